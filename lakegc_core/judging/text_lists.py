@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakegc_core.marks.address_lists import as_lines
+from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.parts import remove_leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +24,7 @@ TEXT_FOLDER = "deleted.text"
 def write_text(spark: SparkSession, context: MarkContext, expired: Dataset) -> tuple[str, ...]:
     """Write the addresses of garbage into files of the mark's folder `deleted.text`. Returns their names."""
     work = _TextLists(context.workspace, f"{context.mark.folder}/{TEXT_FOLDER}")
-    # Files of an attempt that broke off must go: people take the folder as a whole, and an object that such a file
-    # lists may have been staged since.
-    remove_leftovers(context.workspace, work.target)
+    work.empty_others({list_of(part.name) for part in expired.parts})
     parts = [Dataset(expired.schema, (source,)) for source in expired.sources]
     return tuple(sorted(each["list"] for each in run_tasks(spark, parts, work.write)))
 
@@ -38,11 +34,19 @@ class _TextLists:
     config: StoreConfig
     target: str
 
+    def empty_others(self, names: Collection[str]) -> None:
+        """Empty the lists of an attempt that broke off, which have other names. People take the folder as a whole, and
+        an object that such a list names may have been staged since. The role of a mark cannot remove files."""
+        store = connect(self.config)
+        for level in store.list_level(f"{self.target}/"):
+            for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):
+                if size and key.rpartition("/")[2] not in names:
+                    store.write(key, b"")
+
     def write(self, part: Dataset) -> Iterator[Json]:
         lines: list[str] = []
         for batch in part.batches("address"):
             lines += batch.column(0).to_pylist()
-        name = f"part-{uuid.uuid4().hex}.txt"
-        data = as_lines(lines)
+        name, data = list_of(part.parts[0].name), as_lines(lines)
         connect(self.config).write(f"{self.target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

@@ -35,6 +35,11 @@ def read_list(config: StoreConfig, key: str) -> Iterator[pa.RecordBatch]:
     yield from pa.Table.from_arrays([column], schema=ADDRESSES).to_batches()
 
 
+def list_of(part: str) -> str:
+    """The name of the list of a part's addresses as text. Both names say what they hold."""
+    return f"{part.removesuffix('.parquet')}.txt"
+
+
 def as_lines(addresses: Iterable[str]) -> bytes:
     """Addresses as UTF-8, one a line. A line break within one is escaped: its rest must not pass for another address,
     which may be of a live object. Such a line names no object; the parts have the address as it is."""

@@ -1,24 +1,28 @@
 """Objects that earlier sweeps failed to delete: a sweep with a budget tries them last, and does not hide why they stay.
 
-Only what another night need not do better counts: not a lost answer, and not a store that was asked too much.
+Only what another night need not do better counts: not a lost answer, not a store that was asked too much, and not
+credentials that were no good. Other codes may mean the object (a lock) or the role (a missing right). So a failure
+counts for a week after the delete was sent; then the object has its turn again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Record, Records, journals
 from lakegc_core.marks.sweeps import report_of
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.spark.session import many
+from lakegc_core.spark.session import many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
 from lakegc_core.sweep.lost import absent, settled, spread
@@ -30,21 +34,38 @@ if TYPE_CHECKING:
 
 FAILURE = "failure"
 """Column of objects: the outcome of the last delete of the object that failed; null if none did."""
-_PASSING = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REPEATED_CODES)]
+FAILED_AT = "failed_at"
+"""Column of objects: when that delete was sent."""
+_COUNTS_FOR = timedelta(days=7)
+# Codes of S3 and Azure, and errors of Google's SDK. Not AccessDenied, by which S3 speaks of locks, too.
+_CREDENTIALS = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"} | {
+    "SignatureDoesNotMatch",
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+    "AuthenticationFailed",
+    "InvalidAuthenticationInfo",
+    "NoAuthenticationInformation",
+    "RefreshError",
+    "TransportError",
+    "401",
+}
+_PASSING = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REPEATED_CODES | _CREDENTIALS)]
 
 
 def failed_before(spark: SparkSession, context: MarkContext) -> DataFrame | None:
-    """The objects that sweeps of the marks that stand failed to delete, also of this sweep: columns address and
-    FAILURE. None if there are none. Parts of journals that do not read are passed over."""
+    """The objects that sweeps of the marks that stand failed to delete within a week, also of this sweep: columns
+    address, FAILURE and FAILED_AT. None if there are none. Parts of journals that do not read are passed over."""
     from pyspark.sql import functions as F
 
-    found = tuple(each for each in journals(context, 0.0) if _may_tell_of_failures(context, each))
+    since = clock.now().timestamp() - _COUNTS_FOR.total_seconds()
+    found = tuple(each for each in journals(context, since) if _may_tell_of_failures(context, each))
     if not found:
         return None
     records = readable_records(spark, Records(found)).found
     feeds = [feed for each in records for feed in each.rows.feeds(*COLUMNS[Kind.SWEPT].names, make=_failures)]
     rows = rows_of_feeds(spark, feeds, COLUMNS[Kind.SWEPT]).as_frame()
-    return rows.groupBy("address").agg(F.max_by("outcome", "at").alias(FAILURE))
+    rows = rows.where(rows["at"] >= moment(since))
+    return rows.groupBy("address").agg(F.max_by("outcome", "at").alias(FAILURE), F.max("at").alias(FAILED_AT))
 
 
 def _may_tell_of_failures(context: MarkContext, record: Record) -> bool:
@@ -68,9 +89,9 @@ def _failures(rows: pa.RecordBatch) -> Mapping[str, Any]:
 def left_over(
     spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, outcome: Outcome, *, is_unsure: bool
 ) -> Iterator[DataFrame]:
-    """The outcomes (address, size, outcome) of the planned objects that have none when a sweep ends before all is done:
-    `outcome`, or what is known better. Journal each frame as of `attempt` before you take the next. `is_unsure`: a
-    delete can lack its record: the store is asked.
+    """The outcomes (address, size, outcome; at, if not now) of the planned objects that have none when a sweep ends
+    before all is done: `outcome`, or what is known better. Journal each frame as of `attempt` before you take the next.
+    `is_unsure`: a delete can lack its record: the store is asked.
     """
     from pyspark.sql import functions as F
 
@@ -91,10 +112,10 @@ def told_of_the_rest(
     failed: DataFrame | None,
     outcome: Outcome = Outcome.OVER_BUDGET,
 ) -> DataFrame | None:
-    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome.
+    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome, at.
 
-    Those of `failed` keep their failure; those that earlier sweeps of the mark deleted without an answer, and that the
-    store lacks, are `already_gone`. None if there can be none.
+    Those of `failed` keep their failure and its time, because nothing was sent for them now; those that earlier sweeps
+    of the mark deleted without an answer, and that the store lacks, are `already_gone`. None if there can be none.
     """
     from pyspark.sql import functions as F
 
@@ -103,9 +124,10 @@ def told_of_the_rest(
         return None
     outcomes = record.outcomes()
     rest = outcomes.where((F.col("attempt") == attempt) & (F.col("outcome") == outcome))
-    rest, found = rest.select("address", "size"), []
+    rest, found = rest.select("address", "size", "at"), []
     if failed is not None:
-        found.append(rest.join(many(failed), "address").select("address", "size", F.col(FAILURE).alias("outcome")))
+        known = failed.select("address", F.col(FAILURE).alias("outcome"), F.col(FAILED_AT).alias("at"))
+        found.append(rest.drop("at").join(many(known), "address"))
     if unanswered:
         asked = rest.join(many(reduce(_union, unanswered).select("address")), "address", "left_semi")
         found.append(absent(asked, context.data).withColumn("outcome", F.lit(str(Outcome.ALREADY_GONE))))

@@ -1,13 +1,14 @@
 """lakeFS's own report of a garbage collection run, so that its Spark collector and its users can read ours.
 
-Written only for an authorised sweep and before its first delete: nobody finds here what lakegc refused to sweep.
+Written for a sealed plan and before its first delete: nobody finds here what lakegc refused to sweep. No file of it is
+ever removed, because no role that sweeps needs the right to delete below `_lakefs/`.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakegc_core.marks.address_lists import as_lines
+from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import read_part, remove_leftovers
+from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,15 +31,11 @@ if TYPE_CHECKING:
 HOME = "_lakefs/retention/gc/unified"
 
 
-def write(spark: SparkSession, context: MarkContext, plan: Dataset, before: Collection[str]) -> None:
-    """Write `deleted/`, `deleted.text/` and `summary.json` for what is about to be deleted.
-
-    `before` names the parts that earlier sweeps of the mark have planned; other parts that lie there are of a plan that
-    was never sealed, and may name what a later look has rescued.
+def write(spark: SparkSession, context: MarkContext, plan: Dataset) -> None:
+    """Write `deleted/`, `deleted.text/` and `summary.json` for a sealed plan, beside what earlier sweeps of the mark
+    listed. Written once more, each file is the same: a plan that was not sealed would leave files that nobody removes.
     """
     folder = f"{HOME}/{context.header.mark_id}"
-    remove_leftovers(context.data, f"{folder}/deleted", before)
-    remove_leftovers(context.data, f"{folder}/deleted.text", {_text_name(name) for name in before})
     counts = run_tasks(spark, plan.sources, _Lists(context.data, folder).write)
     store = connect(context.data)
     if not plan.parts:
@@ -48,10 +45,6 @@ def write(spark: SparkSession, context: MarkContext, plan: Dataset, before: Coll
     for name in ("deleted", "deleted.text"):
         store.write(f"{folder}/{name}/_SUCCESS", b"")
     store.write(f"{folder}/summary.json", _summary(context, sum(each["rows"] for each in counts)))
-
-
-def _text_name(part: str) -> str:
-    return part.removesuffix(".parquet") + ".txt"
 
 
 def _summary(context: MarkContext, objects: int) -> bytes:
@@ -88,5 +81,5 @@ class _Lists:
                 lines += addresses.to_pylist()
         store = connect(self.data)
         store.write(f"{self.folder}/deleted/{source.part.name}", sink.getvalue())
-        store.write(f"{self.folder}/deleted.text/{_text_name(source.part.name)}", as_lines(lines))
+        store.write(f"{self.folder}/deleted.text/{list_of(source.part.name)}", as_lines(lines))
         yield {"rows": len(lines)}

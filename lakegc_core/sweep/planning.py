@@ -253,9 +253,11 @@ class Planner:
 
 
 def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:
-    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or now."""
+    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or their own, or now."""
     from pyspark.sql import functions as F
 
+    if at is None and "at" in rows.columns:
+        return rows.withColumn("attempt", F.lit(attempt))
     at = clock.now().timestamp() if at is None else at
     return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
 

@@ -195,11 +195,6 @@ class SweepRecord:
         """True when objects may be gone of which no journal knows: a delete's record or answer can have been lost."""
         return self.is_begun or self.number > 1
 
-    def parts_before(self) -> set[str]:
-        """Names of the parts that earlier sweeps of this mark have planned."""
-        folders = (f"{self._context.mark.folder}/sweeps/{number}" for number in self._numbers_before)
-        return {part["name"] for folder in folders for part in self._plan(folder)["parts"]}
-
     def lost_before(self) -> int:
         """The number of objects that earlier sweeps of this mark report as lost."""
         lost = 0

@@ -89,7 +89,8 @@ class SweepResult:
             over = self.over_budget.get("objects", 0)
             rest = "the rest is done. Run the same sweep again to finish"
             then = f"the budget left {over:,} others" if over else rest
-            said.append(f"{self.failed:,} objects could not be deleted; {then}. {see(Symptom.DELETES_FAIL)}")
+            when = " in this sweep, or in one within a week before it" if self.budget else ""
+            said.append(f"{self.failed:,} objects could not be deleted{when}; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)
 
     @property

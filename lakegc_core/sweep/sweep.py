@@ -142,6 +142,7 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         if self.record.is_begun:
+            lakefs_report.write(self.spark, self.context, self.record.planned())
             self._leave_restored()
         candidates = (
             self.record.left() if self.record.is_begun else self.record.unfinished(self._expired.frame(self.spark))
@@ -220,10 +221,9 @@ class _Sweep:
             self._journal(told, attempt)
 
     def _begin(self, plan: Plan, attempt: int) -> None:
-        """Publish and seal the plan of an attempt."""
+        """Seal the plan of an attempt, and publish it."""
         if self.call.lease is not None:
             self.call.lease.check()
-        lakefs_report.write(self.spark, self.context, plan.objects, self.record.parts_before())
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
             "look_began_at": plan.look.began_at,
@@ -232,6 +232,7 @@ class _Sweep:
             "by": operator(),
         }
         self.record.begin(plan.objects, attempt, more)
+        lakefs_report.write(self.spark, self.context, self.record.planned())
 
     def _check_same_list(self, only: OtherMark) -> None:
         """RefusedError if the sweep that broke off is not one of this list: it would delete what nobody meant now."""
@@ -243,11 +244,11 @@ class _Sweep:
             )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome) on record. _AFTER, if given: of an event before. A task's
-        time is the latest that it can be, so that of a delete may seem to be later than now."""
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. _AFTER, if given: of an event
+        before. A task's time is the latest that it can be, so that of a delete may seem to be later than now."""
         from pyspark.sql import functions as F
 
-        at = moment(clock.now().timestamp())
+        at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())
         if _AFTER in told.columns:
             at = F.greatest(at, F.col(_AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)

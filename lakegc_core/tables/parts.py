@@ -10,15 +10,15 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakegc_core.errors import CorruptFileError, MarkError, StoreError
-from lakegc_core.names import Json, Outcome
+from lakegc_core.errors import CorruptFileError, MarkError
+from lakegc_core.names import Json
 from lakegc_core.spark.session import Mapped, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 
@@ -175,21 +175,6 @@ def part_named(key: str, size: int) -> Part | None:
     name = key.rpartition("/")[2]
     told = re.fullmatch(r"part-([0-9]+)-([0-9a-f]{64})\.parquet", name)
     return None if told is None else Part(name, int(told[1]), size, told[2])
-
-
-def remove_leftovers(config: StoreConfig, folder: str, keep: Collection[str] = ()) -> None:
-    """Delete what lies in a folder of artifacts that others read whole, but for the names in `keep`."""
-    store = connect(config)
-    for level in store.list_level(f"{folder}/"):
-        found = [key for key in level.objects["address"].to_pylist() if key.rpartition("/")[2] not in keep]
-        failed = [
-            outcome for outcome in store.delete_many(found) if outcome not in (Outcome.DELETED, Outcome.ALREADY_GONE)
-        ]
-        if failed:
-            raise StoreError(
-                f"{config.root}/{folder} holds files of an attempt that was broken off, which could not be removed "
-                f"({failed[0]}). Remove them, and run the same command again."
-            )
 
 
 def part_results(dataset: str, parts: Sequence[Part]) -> Iterator[Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
 import os
 import re
 import shlex
@@ -12,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
@@ -36,10 +34,10 @@ from lakegc_core.store.s3 import settings as s3_settings
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3 import undelete as s3_undelete
 from lakegc_core.store.s3 import versions as s3_versions
+from tests.support.policies import allowed, policy
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-POLICIES = DEPLOY / "policies"
 
 OF_OPERATIONS = {
     "list_objects_v2": "s3:ListBucket",
@@ -70,13 +68,6 @@ OF_BACKUPS = {"copy_object", "copy", "download_fileobj", "upload_fileobj"}
 
 def read_yaml(name: str) -> Any:
     return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
-
-
-def policy(name: str) -> list[dict[str, Any]]:
-    """The statements of a policy, every key in lower case."""
-    found = json.loads((POLICIES / name).read_text(encoding="utf-8"))
-    (statements,) = (value for key, value in found.items() if key.lower() == "statement")
-    return [{key.lower(): value for key, value in each.items()} for each in statements]
 
 
 def lakefs_actions(name: str) -> set[str]:
@@ -246,16 +237,6 @@ def operations(*modules: ModuleType) -> set[str]:
 
 def granted(name: str) -> set[str]:
     return {action for each in policy(name) if each["effect"] == "Allow" for action in each["action"]}
-
-
-def allowed(statements: list[dict[str, Any]], action: str, resource: str) -> bool:
-    """As AWS judges: some statement allows it, and none denies it."""
-    effects = {
-        each["effect"]
-        for each in statements
-        if action in each["action"] and any(fnmatchcase(resource, pattern) for pattern in each["resource"])
-    }
-    return effects == {"Allow"}
 
 
 def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core.errors import RefusedObjectError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.store.base import NO_ETAGS, StoreProbe
+from lakegc_core.store.base import NO_ETAGS, ObjectInfo, StoreProbe
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, waves
@@ -100,3 +101,21 @@ class SilentStore(LocalStore):
     ) -> list[str]:
         told = super().delete_many(keys, gate, etags)
         return [NO_ANSWER if number % 2 == 0 and each == "deleted" else each for number, each in enumerate(told)]
+
+
+@dataclass(frozen=True)
+class SealedConfig(LocalConfig):
+    """A folder as a store that refuses HEADs of objects with `sealed` in their key, as S3 does under SSE-C. HEADs of
+    `broken` ones fail."""
+
+    def connect(self) -> SealedStore:
+        return SealedStore(self)
+
+
+class SealedStore(LocalStore):
+    def head(self, key: str) -> ObjectInfo:
+        if "sealed" in key:
+            raise RefusedObjectError("400")
+        if "broken" in key:
+            raise StoreError("503")
+        return super().head(key)

@@ -9,20 +9,28 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.judging.text_lists import _TextLists
+from lakegc_core.judging.text_lists import TEXT_FOLDER, _TextLists, write_text
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter
+from tests.support.lake import NO_SPARK, Lake
+from tests.support.policies import role
 
 ADDRESSES = ["data/s/a", "data/s/b, c;#", "data/s/é 🦆", 'data/s/"quoted"']
 
 
 @pytest.fixture
 def part(tmp_path: Path) -> Dataset:
-    schema, config = pa.schema([("address", pa.string()), ("size", pa.int64())]), LocalConfig(str(tmp_path))
-    writer = PartWriter(config, "parts", schema)
-    writer.write(pa.RecordBatch.from_arrays([pa.array(ADDRESSES), pa.array([1] * len(ADDRESSES))], schema=schema))
-    return DatasetFolder(config, "parts").dataset("", writer.close(), schema)
+    return written(LocalConfig(str(tmp_path)), ADDRESSES)
+
+
+def written(config: LocalConfig, *parts: list[str]) -> Dataset:
+    schema, found = pa.schema([("address", pa.string()), ("size", pa.int64())]), []
+    for addresses in parts:
+        writer = PartWriter(config, "parts", schema)
+        writer.write(pa.RecordBatch.from_arrays([pa.array(addresses), pa.array([1] * len(addresses))], schema=schema))
+        found += writer.close()
+    return DatasetFolder(config, "parts").dataset("", found, schema)
 
 
 def test_a_list_has_one_address_a_line_as_it_is_written_and_tells_its_digest(tmp_path: Path, part: Dataset) -> None:
@@ -33,10 +41,16 @@ def test_a_list_has_one_address_a_line_as_it_is_written_and_tells_its_digest(tmp
     assert told == {"list": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
-def test_two_lists_of_one_part_do_not_overwrite_each_other(tmp_path: Path, part: Dataset) -> None:
-    lists = _TextLists(LocalConfig(str(tmp_path)), "deleted.text")
-    assert len({told["list"] for _ in range(2) for told in lists.write(part)}) == 2
-    assert len(list((tmp_path / "deleted.text").iterdir())) == 2
+def test_no_list_of_an_attempt_that_broke_off_names_anything_and_the_role_of_a_mark_suffices(served: Lake) -> None:
+    """Some object that it listed may be live since."""
+    context, store = served.begin("lake", "m1"), LocalConfig(str(served.files("lake")))
+    folder = served.files("lake") / context.mark.folder / TEXT_FOLDER
+    with role("s3-mark.json"):
+        write_text(NO_SPARK, context, written(store, ["data/a", "data/live since"], ["data/b"], ["data/c"]))
+        names = write_text(NO_SPARK, context, written(store, ["data/a"], ["data/b"]))
+    lines = {file.name: file.read_text().splitlines() for file in folder.iterdir()}
+    assert len(names) == 2 and sorted(lines[name] for name in names) == [["data/a"], ["data/b"]]
+    assert [lines[name] for name in lines.keys() - set(names)] == [[], []]
 
 
 def test_of_a_part_that_is_not_what_its_manifest_says_no_list_is_written(tmp_path: Path, part: Dataset) -> None:

@@ -35,6 +35,7 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
             ("no_answer", "c"),
             ("still_there", "d"),
             ("InternalError", "e"),
+            ("ExpiredToken", "g"),
         )
         rows = [
             {"address": address, "size": 10, "outcome": f"failed:{code}", "attempt": 1, "at": NOW}
@@ -42,8 +43,12 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         ]
         later = {"outcome": "failed:InvalidObjectState", "at": NOW + timedelta(days=1)}
         gone = {"address": "f", "outcome": "deleted"}
+        old = {"address": "h", "at": NOW - timedelta(days=7, seconds=1)}
         parts(
-            found, f"{found.mark.folder}/sweeps/1/outcomes", OUTCOMES_SCHEMA, [*rows, rows[0] | later, rows[0] | gone]
+            found,
+            f"{found.mark.folder}/sweeps/1/outcomes",
+            OUTCOMES_SCHEMA,
+            [*rows, rows[0] | later, rows[0] | gone, rows[0] | old],
         )
         yield found
 
@@ -53,7 +58,7 @@ def test_the_last_failure_of_an_object_counts_unless_another_night_may_do_better
 ) -> None:
     found = failed_before(quick, context)
     assert found is not None
-    told = {row["address"]: row[FAILURE] for row in found.collect()}
+    told = {row["address"]: row[FAILURE] for row in found.collect()}  # not of "h", whose failure is of last week
     assert told == {"a": "failed:InvalidObjectState", "d": "failed:still_there"}
 
 

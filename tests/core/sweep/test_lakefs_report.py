@@ -1,8 +1,9 @@
-"""lakeFS's own report of what is about to be deleted: the plan, and nothing that a former attempt has left."""
+"""lakeFS's own report of what is about to be deleted: the sealed plan, and nothing else."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,17 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.stages import swept_report
 from lakegc_core.sweep import lakefs_report
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
+from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import parts
+from tests.support.policies import role
+from tests.support.swept import ACCEPTED, GARBAGE, Swept
+from tests.support.towns import Crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,25 +43,20 @@ def listed(folder: Path) -> tuple[set[str], set[str], int]:
     return set().union(*tables), set().union(*lines), count
 
 
-def test_all_three_forms_tell_the_plan_and_what_a_broken_off_attempt_left_is_removed(
-    quick: SparkSession, served: Lake
-) -> None:
+def test_all_three_forms_tell_the_plan_beside_those_of_earlier_sweeps(quick: SparkSession, served: Lake) -> None:
     context = served.begin("lake", "m1")
     folder = served.files("lake") / lakefs_report.HOME / "m1"
-    never_sealed = planned(context, "one", "data/rescued since")
-    lakefs_report.write(quick, context, never_sealed, ())
-    assert listed(folder) == ({"data/rescued since"},) * 2 + (1,)
-    plan = planned(context, "two", "data/a", "data/b, c")
-    lakefs_report.write(quick, context, plan, ())
-    assert listed(folder) == ({"data/a", "data/b, c"},) * 2 + (2,)
-    more = planned(context, "three", "data/d")
-    lakefs_report.write(quick, context, more, {part.name for part in plan.parts})
+    plan = planned(context, "one", "data/a", "data/b, c")
+    for _ in range(2):
+        lakefs_report.write(quick, context, plan)
+        assert listed(folder) == ({"data/a", "data/b, c"},) * 2 + (2,)
+    lakefs_report.write(quick, context, planned(context, "two", "data/d"))
     assert listed(folder) == ({"data/a", "data/b, c", "data/d"},) * 2 + (1,), "what was swept before stays on record"
 
 
 def test_an_empty_plan_is_a_report_of_nothing_that_reads(served: Lake) -> None:
     context = served.begin("lake", "m1")
-    lakefs_report.write(NO_SPARK, context, Dataset(PLAN_SCHEMA), ())
+    lakefs_report.write(NO_SPARK, context, Dataset(PLAN_SCHEMA))
     folder = served.files("lake") / lakefs_report.HOME / "m1"
     assert listed(folder) == (set(), set(), 0)
     assert len(list((folder / "deleted").glob("*.parquet"))) == 1, "Spark reads no folder without a file"
@@ -68,5 +70,48 @@ def test_a_damaged_plan_ends_without_a_summary(quick: SparkSession, served: Lake
     (file,) = served.files("lake").joinpath("plan").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match="not the file that its manifest names"):
-        lakefs_report.write(quick, context, plan, ())
+        lakefs_report.write(quick, context, plan)
     assert not (served.files("lake") / lakefs_report.HOME / "m1" / "summary.json").exists()
+
+
+# --- sweeps with the role that deploy/policies gives them ---
+
+
+@pytest.fixture
+def swept_by_role(swept: Swept) -> Iterator[Swept]:
+    with role("s3-sweep.json"):
+        yield swept
+
+
+def reported(swept: Swept) -> tuple[set[str], set[str], int]:
+    return listed(swept.lake.files("lake") / lakefs_report.HOME / "m1")
+
+
+def test_the_role_of_a_sweep_suffices_for_all_sweeps_of_a_mark(swept_by_role: Swept) -> None:
+    spark, context = swept_by_role.spark, swept_by_role.context
+    first = swept_report(spark, context, accepted=ACCEPTED, budget=Budget(most_objects=1))
+    assert (first.outcomes["deleted"], len(reported(swept_by_role)[0])) == (1, 1)
+    assert swept_by_role.sweep().outcomes["deleted"] == 2 and swept_by_role.left() == []
+    assert reported(swept_by_role) == ({*GARBAGE}, {*GARBAGE}, 2)
+
+
+@pytest.mark.parametrize(
+    ("at", "live"),
+    [((SweepRecord, "begin"), 0), ((SweepRecord, "begin"), 1), ((lakefs_report, "_summary"), 0)],
+    ids=["before its seal", "before its seal, and an object is live since", "within its report"],
+)
+def test_a_sweep_that_died_around_its_seal_is_run_again_and_reports_its_plan(
+    swept_by_role: Swept, monkeypatch: pytest.MonkeyPatch, at: tuple[object, str], live: int
+) -> None:
+    def dies(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*at, dies)
+        with pytest.raises(Crash):
+            swept_by_role.sweep()
+    for key in GARBAGE[:live]:
+        address = f"s3://bucket/lake/{key}"
+        swept_by_role.lake.sandbox.repository("lake").stage("main", "again", address, size=11, checksum="x")
+    assert swept_by_role.sweep().outcomes["deleted"] == 3 - live and swept_by_role.left() == GARBAGE[:live]
+    assert reported(swept_by_role) == ({*GARBAGE[live:]}, {*GARBAGE[live:]}, 3 - live)

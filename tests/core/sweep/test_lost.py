@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import StoreError
+from lakegc_core.names import Outcome
 from lakegc_core.store.local import LocalConfig, LocalStore
-from lakegc_core.sweep.lost import absent, mark_lost, present, seen_again
+from lakegc_core.sweep.lost import absent, mark_gone, mark_lost, present, seen_again, settled
+from tests.support.night_stores import SealedConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,3 +80,27 @@ def test_of_rows_those_are_absent_that_the_store_does_not_hold(quick: SparkSessi
 def test_an_address_that_the_store_cannot_hold_is_gone_and_stops_no_sweep(store: LocalConfig, address: str) -> None:
     found = mark_lost(table((address, "rescued"), ("data/there", "rescued")), store)
     assert found["outcome"].to_pylist() == ["lost", "rescued"]
+
+
+def test_an_object_whose_head_the_store_refuses_is_there_and_hides_no_other_that_is_gone(
+    quick: SparkSession, store: LocalConfig
+) -> None:
+    sealed = SealedConfig(store.path)
+    addresses = ["data/sealed", "data/gone", "data/there", "data/sealed too", "data/gone too"]
+    rows = quick.createDataFrame([(each, 1) for each in addresses], "address string, size long").coalesce(1)
+    told = {(row["address"], row["outcome"]) for row in settled(rows, sealed, Outcome.LEFT).collect()}
+    gone = {(each, outcome) for each in addresses if "gone" in each for outcome in ("failed:no_answer", "already_gone")}
+    assert told == gone | {(each, "left") for each in addresses if "gone" not in each}
+    waiting = table(*((each, "over_budget") for each in addresses))
+    assert mark_gone(waiting, sealed, asked=False)["outcome"].to_pylist() == ["over_budget"] * 3 + ["already_gone"] * 2
+    with pytest.raises(StoreError, match="503"):
+        mark_gone(table(("data/sealed", "over_budget"), ("data/broken", "over_budget")), sealed, asked=False)
+
+
+def test_what_another_mark_deleted_and_the_store_refuses_to_show_may_be_another_object(
+    quick: SparkSession, store: LocalConfig
+) -> None:
+    there = LocalStore(store).head("data/there").last_modified
+    frame = quick.createDataFrame([("data/sealed", 1, there)], "address string, size long, last_modified timestamp")
+    told = [row["outcome"] for row in seen_again(frame, SealedConfig(store.path)).collect()]
+    assert told == ["seen_again", "unconfirmed"]

@@ -26,6 +26,7 @@ from lakegc_core.sweep import budget as module
 from lakegc_core.sweep import deletion, waves
 from lakegc_core.sweep.budget import Budget, Cut, bytes_of, dealt, largest_first
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, Wave, run_wave
+from lakegc_core.sweep.failures import failed_before
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
@@ -103,6 +104,8 @@ def test_tasks_that_have_runs_of_pieces_begin_with_the_first_ones() -> None:
 
 
 # --- sweeps ---
+
+WEEK = 7 * 24 * 60  # in minutes
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +266,9 @@ def test_what_earlier_sweeps_failed_to_delete_is_tried_last_and_is_not_hidden_by
         other = town.mark("m2")
         assert counts(sweep(town, other, most_objects=2)) == (2, 2, 1) and left(town) == [0, 3, 4]
         assert counts(sweep(town, other, most_requests=1)) == (1, 2, 0) and left(town) == [3, 4]
+        town.later(WEEK - 42)  # after they were tried, the sweeps that only named them were less than a week ago
+        assert (found := failed_before(town.spark, other)) is None or found.isEmpty()
+        town.later(42 - WEEK)
         assert counts(sweep(town, other, most_objects=2)) == (0, 2, 0), "there is room to try them"
     assert counts(sweep(town, other, most_objects=2)) == (2, 0, 0)
 
