@@ -79,6 +79,7 @@ class Symptom(StrEnum):
     LOST_OBJECTS = "lost-objects"
     PATHS_DO_NOT_READ = "paths-do-not-read"
     SWEEP_IS_BLIND = "sweep-is-blind"
+    MARK_IS_BLIND = "mark-is-blind"
     DELETES_FAIL = "deletes-fail"
     SWEEP_GETS_NOWHERE = "sweep-gets-nowhere"
     SWEEP_BROKE_OFF = "sweep-broke-off"

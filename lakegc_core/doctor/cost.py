@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from lakegc_core.config.settings import Price
+from lakegc_core.judging.canaries import REFS_OF_A_KIND
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts, facts_of
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext, open_mark
@@ -21,7 +22,10 @@ _PAGE = 1000  # keys of a page of a list, of one delete, and of a page of lakeFS
 _READINGS = 1.6  # of each part of a mark, on average
 _THOUSAND = 1000  # requests, for which stores state their prices
 _HEADS_SAMPLED, _RANGES_SAMPLED = 5, 5  # at most, to find the paths that are read before and after a sweep
-_CANARIES_READ, _CANARIES_ASKED = 11, 13  # reads, and calls of lakeFS, for canaries beside the paths that are read
+_CANARIES_READ, _CANARIES_ASKED = (
+    11,
+    24,
+)  # of a sweep: reads, and calls of lakeFS, for canaries beside the paths that are read
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,16 @@ def of_clean_mark(manifests: Mapping[str, Manifest], marks: int) -> Requests:
     pages = expired.pages_asked + 3 * (commits.branches // _PAGE) + commits.tags // _PAGE + staged.pages
     return Requests(
         lists=24 + 5 * marks + listed.units + listed.objects // _PAGE,
-        reads=59 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
-        writes=19 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
+        reads=60 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
+        writes=20 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
         deletes=0,
-        lakefs=16 + (expired.asked_at is not None) + pages,
+        lakefs=16 + _refs_asked(commits) + (expired.asked_at is not None) + pages,
     )
+
+
+def _refs_asked(commits: CommitsFacts) -> int:
+    """The refs that a mark asks for canaries."""
+    return min(REFS_OF_A_KIND, commits.branches) + min(REFS_OF_A_KIND, commits.tags)
 
 
 def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Requests:

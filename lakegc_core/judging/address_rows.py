@@ -20,11 +20,12 @@ from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
-# Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; GONE_SINCE, deleted
-# by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing refers to any more;
-# NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below. Index rows of retained ranges, which
-# `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of ranges that a layer read.
-BEFORE, ANEW, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(9)
+# Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; CANARY, smuggled in;
+# GONE_SINCE, deleted by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing
+# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below. Index rows of
+# retained ranges, which `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of ranges that a
+# layer read.
+BEFORE, ANEW, CANARY, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(10)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"  # verdicts, see `decide`
 VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
 OBJECT_FIELDS = [field.with_nullable(True) for field in OBJECTS_SCHEMA]
@@ -54,6 +55,7 @@ DECIDED = pa.schema(
 COLUMNS = {
     BEFORE: ("address", "size", "last_modified", "etag", "reason"),
     ANEW: tuple(OBJECTS_SCHEMA.names),
+    CANARY: tuple(OBJECTS_SCHEMA.names),
     GONE_SINCE: ("address",),
     DROPPED_SINCE: ("address",),
     NEW: ("address", "exact", "size"),  # the size that the entry claims
@@ -74,7 +76,7 @@ class AddressRows:
         addresses = rows["address"]
         named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
         told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
-        if self.kind in (ANEW, GONE_SINCE):
+        if self.kind in (ANEW, CANARY, GONE_SINCE):
             return told
         if "unit" not in told:
             told["unit"] = unit_of(addresses)
@@ -122,7 +124,7 @@ class IndexRows:
 def decide(rows: pa.Table) -> Iterator[pa.Table]:
     """Decide about addresses. The table holds all rows of each. The verdicts:
 
-    - `candidates`: the object lies there, and no retained range holds its address
+    - `candidates`: the object lies there or is a canary, and no retained range holds its address
     - `freed`: a range that is gone held it, and no row says whether it lies there: look in the listings
     - `asked`: something refers to it, and no row says that it lies there: look in the listings, then ask the store
     - `swept`: something refers to it, and a sweep deleted it: ask the store, also if no row asks for it. The mark below
@@ -142,7 +144,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     # mark found the object, or reported it as missing (MISSED); only then it is looked for again.
     settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
     verdicts = {
-        CANDIDATES: known & ~live,
+        CANDIDATES: (known | (kind == CANARY)) & ~live,
         FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
         ASKED: asks & ~lies & ~settled & ~gone,
         SWEPT: (asks | ((kind == GONE_SINCE) & live)) & ~lies & gone,

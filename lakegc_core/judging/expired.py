@@ -15,6 +15,7 @@ from lakegc_core.inventory.came_back import find_came_back
 from lakegc_core.inventory.carried import LEARNT
 from lakegc_core.judging import statistics
 from lakegc_core.judging.asked import Asked, ask_branches
+from lakegc_core.judging.canaries import smuggle
 from lakegc_core.judging.compared import previous_of, staged_lost
 from lakegc_core.judging.optimized import against_changes
 from lakegc_core.judging.reasons import Judge, divide
@@ -54,13 +55,16 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     own, *layers = all_layers(context)
     listed_at = own.manifests[Stage.NAMESPACE_LISTING].started_at
     commits_read_at = own.manifests[Stage.RETENTION_COMMITS].finished_at
+    canaries = smuggle(context, own)
     found = (
-        against_changes(spark, context, own, layers, listed_at)
+        against_changes(spark, context, own, layers, listed_at, canaries.objects)
         if layers
-        else against_all(spark, context, own, listed_at)
+        else against_all(spark, context, own, listed_at, canaries.objects)
     )
     neighbours = read_references(spark, context, context.mark.out(Stage.EXPIRED_ADDRESSES))
-    judged = _judged(spark, context, own, found.objects, neighbours.keys, commits_read_at)
+    summary = Summary.of(context, canaries.found)
+    judged = _judged(spark, context, own, found.objects, neighbours.keys, commits_read_at, summary)
+    canaries.check(judged)
     judged = replace(judged, missing=_not_stored(spark, context, found.missing))
     asked = ask_branches(spark, context, judged, found.misstated, commits_read_at)
     findings = asked.findings
@@ -68,6 +72,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     returned = find_came_back(spark, context, own, found.learnt + found.returned)
     facts = replace(
         _facts(spark, context, own, found, asked, neighbours.facts),
+        canaries=canaries.kinds,
         came_back=returned.amount,
         came_back_examples=returned.examples,
         taken_back=returned.taken_back,
@@ -140,7 +145,13 @@ def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | 
 
 
 def _judged(
-    spark: SparkSession, context: MarkContext, own: Layer, objects: Mapped, neighbours: Dataset, commits_read_at: float
+    spark: SparkSession,
+    context: MarkContext,
+    own: Layer,
+    objects: Mapped,
+    neighbours: Dataset,
+    commits_read_at: float,
+    summary: Summary,
 ) -> Findings:
     """The objects by what keeps them. `commits_read_at`: when the mark had read its commits, unix seconds."""
     keepers = {
@@ -152,7 +163,7 @@ def _judged(
     for reason, dataset in keepers.items():
         rows = flagged(spark, rows, reason, dataset.keys())
     split = partial(divide, Judge.of(context, xid_times))
-    return Findings.put(context.mark.out(Stage.EXPIRED_ADDRESSES), rows, split, Summary.of(context))
+    return Findings.put(context.mark.out(Stage.EXPIRED_ADDRESSES), rows, split, summary)
 
 
 def _missing(addresses: DataFrame) -> DataFrame:

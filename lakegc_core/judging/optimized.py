@@ -19,6 +19,7 @@ from lakegc_core.judging.address_rows import (
     ANEW,
     ASKED,
     BEFORE,
+    CANARY,
     CANDIDATES,
     COLUMNS,
     COUNTED_SCHEMA,
@@ -82,11 +83,17 @@ range holds (_LOOSE); addresses without an object (ABSENT)."""
 
 
 def against_changes(
-    spark: SparkSession, context: MarkContext, own: Layer, layers: Sequence[Layer], listed_from: float
+    spark: SparkSession,
+    context: MarkContext,
+    own: Layer,
+    layers: Sequence[Layer],
+    listed_from: float,
+    canaries: Dataset,
 ) -> Unreferenced:
     """Find what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
-    seconds. An address that was given out later need not be in the listing, so it does not count as missing."""
-    return _ChangedAddresses(spark, context, own, tuple(layers), listed_from).run()
+    seconds. An address that was given out later need not be in the listing, so it does not count as missing.
+    `canaries`: OBJECTS_SCHEMA."""
+    return _ChangedAddresses(spark, context, own, tuple(layers), listed_from, canaries).run()
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,7 @@ class _ChangedAddresses:
     own: Layer
     layers: tuple[Layer, ...]
     listed_from: float
+    canaries: Dataset
 
     def run(self) -> Unreferenced:
         decided = self._decide()
@@ -160,6 +168,7 @@ class _ChangedAddresses:
             (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
             (MISSED, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, MISSING)),
             (ANEW, own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA)),
+            (CANARY, self.canaries),
             (GONE_SINCE, own.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE)),
             (DROPPED_SINCE, own.dataset(Stage.COMMITTED_ADDRESSES, ADDRESSES_SCHEMA, DROPPED)),
             (NEW, own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA)),

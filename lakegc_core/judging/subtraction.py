@@ -63,16 +63,20 @@ class Unreferenced:
     misstated: Dataset
 
 
-def against_all(spark: SparkSession, context: MarkContext, own: Layer, listed_from: float) -> Unreferenced:
-    """All that the mark listed, without all that it read. `listed_from`: when its listing began, unix seconds. An
-    address that was given out later need not be in the listing, so it does not count as missing."""
+def against_all(
+    spark: SparkSession, context: MarkContext, own: Layer, listed_from: float, canaries: Dataset
+) -> Unreferenced:
+    """All that the mark listed, and the canaries (OBJECTS_SCHEMA), without all that it read. `listed_from`: when its
+    listing began, unix seconds. An address that was given out later need not be in the listing, so it does not count as
+    missing."""
     index = own.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
     entries = own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA)
     if index.rows != entries.rows:
         raise MarkError(f"The index of mark {own.mark_id} does not hold every address that was read. Make a new mark.")
     listed = own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA)
     partitions = context.settings.scale.address_num_partitions
-    objects = scan(spark, listed.feeds(), OBJECTS_SCHEMA, index.keys("hash"), found=False, partitions=partitions)
+    lying = (listed + canaries).feeds()
+    objects = scan(spark, lying, OBJECTS_SCHEMA, index.keys("hash"), found=False, partitions=partitions)
     staged = own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)
     named = _named(spark, context, listed, entries, staged, listed_from)
     absent = named[ABSENT] + _without_late(spark, context, named[_LATE], listed_from)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,26 +24,31 @@ from lakegc_core.tables.parts import Part
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+CANARIES = "canaries"
+"""The sum of those rows of a part that the subtraction should have taken out; no part of a finished mark has it."""
 STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
 """Reasons that keep objects which are not lakeFS's."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go."""
+    """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go.
+    `canaries`: addresses of which no row may be."""
 
     namespace: Namespace
     unknown_names: bool  # whether names that lakeFS never gives may be expired
     cutoff: float
     now: float  # unix seconds
     confirmed: float  # what is unreferenced at least since then may be swept now
+    canaries: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, context: MarkContext) -> Summary:
+    def of(cls, context: MarkContext, canaries: Iterable[str] = ()) -> Summary:
         now = clock.now().timestamp()
         header = context.header
         confirmed = now - context.level.gap.total_seconds()
-        return cls(context.namespace, header.collect_unknown_names, header.cutoff, now, confirmed)
+        unknown_names = header.collect_unknown_names
+        return cls(context.namespace, unknown_names, header.cutoff, now, confirmed, tuple(canaries))
 
     def __call__(self, table: pa.Table) -> dict[str, int]:
         grouped = table.group_by("reason").aggregate([("size", "sum"), ("size", "count")]).to_pylist()
@@ -57,6 +62,8 @@ class Summary:
         ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
+        if left := pc.sum(pc.is_in(table["address"], pa.array(self.canaries, pa.string()))).as_py():
+            found[CANARIES] = left
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
         return found | statistics.sums(expired, self.now)
 

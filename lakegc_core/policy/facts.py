@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -286,6 +286,7 @@ class ExpiredFacts(Groups, StageFacts):
     prices: Prices = GUESSED  # of HEADs and pages, as this mark or an earlier one measured them
     young_until: float | None = None  # when the first of the young is old enough; None if anything is expired
     first_since: float | None = None  # since when the first expired one is unreferenced; None if nothing is expired
+    canaries: Mapping[str, int] = field(default_factory=dict)  # smuggled in and taken out again, by kind
 
     @property
     def compared(self) -> Compared:

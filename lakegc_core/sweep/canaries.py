@@ -1,51 +1,67 @@
 """Canaries: objects that lakeFS shows while a sweep plans. None of them may be in the plan.
 
 They are found through the object API, not in lakeFS's dumps and files, which marks and looks read: what is blind there
-cannot blind them as well. Those that only the look can know are smuggled in among the candidates: what is staged, and
-what is younger than the mark's commits. The look has to take them out. If one passes and lakeFS still shows it,
-something is blind, and nothing is deleted.
+cannot blind them as well. Those that the look itself has to find are smuggled in among the candidates: what is staged,
+what is younger than the mark's commits, what a hold by path keeps of commits that are not retained, and what another
+repository refers to. The look has to take them out. If one passes and lakeFS still shows it, something is blind, and
+nothing is deleted.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.clock import APART
-from lakegc_core.errors import RefusedError, ServerError
+from lakegc_core.errors import LakegcError, RefusedError, ServerError
+from lakegc_core.judging.canaries import (
+    BRANCH,
+    HELD,
+    LONG_AGO,
+    OBJECTS_OF_A_REF,
+    Shown,
+    if_told,
+    keys_of,
+    on_refs,
+    some,
+)
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.elsewhere import may_refer
+from lakegc_core.marks.neighbours import neighbours_of, sight_all
 from lakegc_core.names import Stage, Symptom, see
-from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
+from lakegc_core.policy.holds import COMMIT, PATH, TAG, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import ObjectInfo, connect, heads
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
+from lakegc_core.sweep.look import Look
+from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BRANCH, TAG, STAGED, NEW = "branch", "tag", "staged", "new"
-"""The kinds: shown by a branch, shown by a tag, staged, and made after the mark had asked for commits."""
-_REFS, _A_REF = 5, 4  # so many refs of a kind, and objects of each
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
-T = TypeVar("T")
+STAGED, IDENTICAL, NEW = "staged", "staged identical", "new"
+HELD_PATH, NEIGHBOUR = "held path", "neighbour"
+"""More kinds: staged; staged over an entry of the head that lakeFS takes for the same; made after the mark had asked
+for commits; shown at a held path by a commit that is not retained; shown by a head that another repository's newest
+mark saw."""
 
 
 @dataclass(frozen=True)
 class Canary:
-    """An object that a ref showed under a path. `address`: its key; `info`: what the store says of it."""
+    """An object that a ref of a repository showed under a path. `address`: its key; `info`: what the store says."""
 
     kind: str
+    repository: str
     ref: str
     path: str
     address: str
@@ -53,8 +69,9 @@ class Canary:
 
     @property
     def is_for_the_look(self) -> bool:
-        """True if the mark cannot have known it as it is now, so that the look has to know it."""
-        return self.kind in (STAGED, NEW)
+        """True if the look finds it, whatever the mark knew of it. What is in ranges that the mark read, no look reads
+        again."""
+        return self.kind in (STAGED, IDENTICAL, NEW, HELD_PATH, NEIGHBOUR)
 
 
 @dataclass(frozen=True)
@@ -87,7 +104,7 @@ class Canaries:
                     "size": info.size,
                     "last_modified": info.last_modified,
                     "etag": info.etag,
-                    "since": _LONG_AGO,
+                    "since": LONG_AGO,
                 }
                 for address, info in rows.items()
             ],
@@ -95,39 +112,62 @@ class Canaries:
         )
         return frame_of(spark, table)
 
-    def check(self, planned: Collection[str]) -> None:
-        """RefusedError if one of these addresses, which would be deleted, is one that lakeFS still shows."""
+    def check(self, planned: Collection[str], smuggled: Collection[str], look: Look) -> None:
+        """RefusedError if one of these addresses, which would be deleted, is one that lakeFS still shows. `smuggled`:
+        those that would be if they were candidates of the mark."""
         for each in self.found:
-            if each.address in planned and self._is_shown(each):
+            passed = each.address in planned or (each.address in smuggled and not self._is_beyond(each, look))
+            if passed and self._is_shown(each):
                 way_out = f" Commit or reset {each.path!r}." if each.kind == STAGED else ""
                 raise RefusedError(
-                    f"lakeFS shows {each.path!r} on {each.ref}, and its object {each.address} would be deleted "
-                    f"({each.kind}). Mark or look is blind.{way_out} Nothing more is deleted. "
+                    f"lakeFS shows {each.path!r} on {each.ref} of {each.repository}, and its object {each.address} "
+                    f"would be deleted ({each.kind}). Mark or look is blind.{way_out} Nothing more is deleted. "
                     f"{see(Symptom.SWEEP_IS_BLIND)}"
                 )
 
     def _is_shown(self, canary: Canary) -> bool:
-        shown = self.context.client.stat(self.context.header.repository, canary.ref, canary.path)
-        return shown is not None and canary.address in _keys(self.context.namespace, [shown.physical_address])
+        return self._shows(canary, canary.ref)
+
+    def _shows(self, canary: Canary, ref: str) -> bool:
+        shown = self.context.client.stat(canary.repository, ref, canary.path)
+        return shown is not None and canary.address in keys_of(self.context.namespace, [shown.physical_address])
+
+    def _is_beyond(self, canary: Canary, look: Look) -> bool:
+        """True if the look need not have found it: it was committed meanwhile, or its commit came to be retained, and
+        the mark may have read those ranges; or a mark of a neighbour does not read, which is told elsewhere."""
+        if canary.kind == IDENTICAL:
+            return self._shows(canary, _head(canary.ref))
+        if canary.kind == HELD_PATH:
+            return any(canary.ref in rows.column(0).to_pylist() for rows in look.commits.batches("commit_id"))
+        return canary.kind == NEIGHBOUR and look.facts.neighbours.unknown > 0
 
 
 def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
     """Ask lakeFS for canaries of every kind that the repository has. `paths`: (branch, path) of objects on heads, as a
     mark saw them. Objects that lie elsewhere, or that the store lacks, are none."""
     branches = some(each.name for each in context.client.branches(context.header.repository))
-    shown = [*_staged(context, branches), *_at(context, paths), *_on(context, BRANCH, branches), *_on_tags(context)]
-    keys = _keys(context.namespace, [address for _, _, _, address in shown])
-    each_once = {key: (*each[:3], key) for each, key in zip(reversed(shown), reversed(keys), strict=True) if key}
-    named = list(each_once.values())
-    said = heads(connect(context.data), [key for _, _, _, key in named])
-    times = xid_times(pa.array([key for _, _, _, key in named], pa.string()))
+    shown = [
+        *_staged(context, branches),
+        *_identical(context, branches),
+        *_at_held_paths(context),
+        *_of_neighbours(context),
+        *_at(context, paths),
+        *on_refs(context, BRANCH, branches),
+        *on_refs(context, HELD, some(patterns_of(_holds(context), COMMIT))),
+        *_on_tags(context),
+    ]
+    keys = keys_of(context.namespace, [each.address for each in shown])
+    # The first kind of an object counts.
+    named = {key: each for each, key in zip(reversed(shown), reversed(keys), strict=True) if key}
+    said = heads(connect(context.data), list(named))
+    times = xid_times(pa.array(named, pa.string()))
     # By three clocks, each of which may be a little off. One that was far ahead once makes nothing new.
     new, now = context.mark.require(Stage.RETENTION_COMMITS).finished_at + APART, clock.now().timestamp()
     return Canaries(
         context,
         tuple(
-            Canary(_kind(kind, at, info.last_modified.timestamp(), new, now), ref, path, key, info)
-            for (kind, ref, path, key), info, at in zip(named, said, times, strict=True)
+            Canary(_kind(each.kind, at, info.last_modified.timestamp(), new, now), *each[1:4], key, info)
+            for (key, each), info, at in zip(named.items(), said, times, strict=True)
             if info is not None
         ),
     )
@@ -135,56 +175,91 @@ def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
 
 def _kind(kind: str, named: float, modified: float, after: float, now: float) -> str:
     is_new = min(named, modified) > after and not clock.is_to_come(max(named, modified), now)
-    return NEW if is_new and kind != STAGED else kind
+    return NEW if is_new and kind in (BRANCH, TAG) else kind
 
 
-_Shown = tuple[str, str, str, str]
-"""Kind, ref, path and physical address."""
+def _holds(context: MarkContext) -> set[str]:
+    return {*context.header.holds, *context.policy.holds}
 
 
-def _keys(namespace: Namespace, addresses: Sequence[str]) -> list[str | None]:
-    """The likely key of each address; None where it is none of lakeFS's data in this namespace."""
-    found = namespace.protected_keys(
-        pa.array(addresses, pa.string()), pa.repeat(pa.scalar(ADDRESS_FULL, pa.int8()), len(addresses))
-    )
-    found = found.filter(pc.and_(found["exact"], namespace.deletable(found["address"], unknown_names=False)))
-    keys = dict(zip(found["index"].to_pylist(), found["address"].to_pylist(), strict=True))
-    return [keys.get(number) for number in range(len(addresses))]
-
-
-def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[_Shown]:
+def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[Shown]:
     for branch in branches:
-        for path in if_told(partial(context.client.staged_paths, context.header.repository, branch, _A_REF)):
+        for path in if_told(partial(context.client.staged_paths, context.header.repository, branch, OBJECTS_OF_A_REF)):
             yield from _shown(context, STAGED, branch, path)
 
 
-def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[_Shown]:
+def _identical(context: MarkContext, branches: Iterable[str]) -> Iterator[Shown]:
+    """What branches show in the place of an entry of their heads. Of these, what differs from it is STAGED."""
+    for branch in branches:
+        of_head = {each.path: each.address for each in on_refs(context, BRANCH, [_head(branch)])}
+        for each in on_refs(context, IDENTICAL, [branch]) if of_head else ():
+            if of_head.get(each.path, each.address) != each.address:
+                yield each
+
+
+def _head(branch: str) -> str:
+    """The ref of a branch's head, without what is staged."""
+    return f"{branch}@"
+
+
+def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[Shown]:
     for branch, path in paths:
         yield from _shown(context, BRANCH, branch, path)
 
 
-def _on_tags(context: MarkContext) -> Iterator[_Shown]:
+def _on_tags(context: MarkContext) -> Iterator[Shown]:
     tags = context.client.tags(context.header.repository) if context.header.protect_tags else ()
-    yield from _on(context, TAG, some(each.name for each in tags))
+    yield from on_refs(context, TAG, some(each.name for each in tags))
 
 
-def _on(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[_Shown]:
-    """The first objects that refs show."""
-    for ref in refs:
-        for each in if_told(partial(context.client.first_objects, context.header.repository, ref, _A_REF)):
-            if NOT_TEXT not in each.path:
-                yield kind, ref, each.path, each.physical_address
+def _at_held_paths(context: MarkContext) -> Iterator[Shown]:
+    """What commits that the mark does not retain show at held paths: a few of the commits, a held path of each."""
+    globs = patterns_of(_holds(context), PATH)
+    if not globs:
+        return
+    repository = context.header.repository
+    for commit_id in some(_not_retained(context)):
+        glob = random.choice(globs)
+        prefix = fixed_prefix(glob).decode()
+        listing = context.client.objects(repository, commit_id, prefix)
+        page = if_told(partial(next, listing, []))
+        is_held = PathGlobs((glob,)).any(pa.array([each.path for each in page], pa.string())).to_pylist()
+        held = [each for each, here in zip(page, is_held, strict=True) if here and NOT_TEXT not in each.path]
+        for each in random.sample(held, min(OBJECTS_OF_A_REF, len(held))):
+            yield Shown(HELD_PATH, repository, commit_id, each.path, each.physical_address)
 
 
-def if_told(ask: Callable[[], list[T]]) -> list[T]:
-    """The answer about a ref; nothing if the ref is gone meanwhile, or if lakeFS cannot tell at once."""
-    try:
-        return ask()
-    except ServerError:
-        return []
+def _not_retained(context: MarkContext) -> Iterator[str]:
+    """The commits of a part, as far as one reading of it goes, that the mark does not retain, and that have content."""
+    sources = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA, OTHERS).sources
+    for source in random.sample(sources, min(1, len(sources))):
+        rows = next(read_part(source.config, source.folder, source.part, ["commit_id", "metarange_id"]), None)
+        for commit_id, metarange_id in zip(*(rows.to_pydict().values() if rows else ((), ())), strict=True):
+            if metarange_id and commit_id not in context.header.ignore_commits:
+                yield commit_id
 
 
-def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[_Shown]:
+def _of_neighbours(context: MarkContext) -> Iterator[Shown]:
+    """What other repositories show of this one, on heads that their newest marks saw: of what they import later, no
+    look can know."""
+    near = {each.name: each for each in some(neighbours_of(context))}
+    for name, seen in sight_all(list(near.values()), clock.now().timestamp()).items():
+        if not (seen.mark_id and may_refer(context.namespace, seen.refers)):
+            continue
+        try:
+            refs = near[name].artifacts(seen.mark_id).dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
+            heads_seen = some(each for rows in refs.batches("commit_id") for each in rows.column(0).to_pylist())
+        except LakegcError:  # the guard over neighbours tells of it
+            continue
+        for commit_id in heads_seen:
+            page = if_told(partial(next, context.client.objects(name, commit_id), []))
+            keys = keys_of(context.namespace, [each.physical_address for each in page])
+            here = [each for each, key in zip(page, keys, strict=True) if key and NOT_TEXT not in each.path]
+            for each in random.sample(here, min(OBJECTS_OF_A_REF, len(here))):
+                yield Shown(NEIGHBOUR, name, commit_id, each.path, each.physical_address)
+
+
+def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[Shown]:
     """What a ref shows under a path, if anything, and if lakeFS lets this key see it."""
     if NOT_TEXT in path:
         return
@@ -193,15 +268,4 @@ def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[_Sh
     except ServerError:
         return
     if found is not None:
-        yield kind, ref, path, found.physical_address
-
-
-def some(names: Iterable[str]) -> list[str]:
-    """A few of the names, each as likely as the others."""
-    chosen: list[str] = []
-    for number, name in enumerate(names):
-        if number < _REFS:
-            chosen.append(name)
-        elif (place := random.randrange(number + 1)) < _REFS:
-            chosen[place] = name
-    return chosen
+        yield Shown(kind, context.header.repository, ref, path, found.physical_address)

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError, ServerError
+from lakegc_core.judging.canaries import if_told, some
 from lakegc_core.lakefs.client import READS
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
@@ -24,7 +25,7 @@ from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.canaries import Canaries, if_told, some
+from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import Piece
 from lakegc_core.sweep.read_sample import status_at
 from lakegc_core.tables.parts import read_part
@@ -54,7 +55,7 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
     near = [
         *islice(own, _MOST_OWN),
         *islice(_beside(context, own, sizes), _MOST_OTHERS),
-        *islice(((each.ref, each.path) for each in canaries.found), _MOST_OTHERS),
+        *islice(_in_use(context, canaries), _MOST_OTHERS),
     ]
     asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
     statuses = _read(partial(status_at, context), asked)
@@ -67,6 +68,11 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
             f"if live data went. {_until_it_reads(context)}"
         )
     return reads
+
+
+def _in_use(context: MarkContext, canaries: Canaries) -> Iterator[Path]:
+    """The paths of canaries in this repository."""
+    return ((each.ref, each.path) for each in canaries.found if each.repository == context.header.repository)
 
 
 def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:

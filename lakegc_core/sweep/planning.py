@@ -124,12 +124,12 @@ class Planner:
             if number == LOOKS or not look.heads_moved(self.context):
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
-        judged = self._without_canaries(judged, canaries)
+        judged = self._without_canaries(judged, canaries, look)
         may_be_gone = self.record.may_have_deleted or claimed is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
-    def _without_canaries(self, judged: DataFrame, canaries: Canaries) -> DataFrame:
+    def _without_canaries(self, judged: DataFrame, canaries: Canaries, look: Look) -> DataFrame:
         """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary
         would be deleted that lakeFS still shows."""
         from pyspark.sql import functions as F
@@ -139,7 +139,9 @@ class Planner:
         shown = F.col("address").isin(*canaries.addresses)
         planned = (F.col("outcome") == _PLANNED) & shown
         with clear_errors():
-            canaries.check({row["address"] for row in judged.where(planned).select("address").collect()})
+            passed = [(row["address"], row["canary"]) for row in judged.where(planned).collect()]
+        smuggled = {address for address, is_canary in passed if is_canary}
+        canaries.check({address for address, is_canary in passed if not is_canary}, smuggled, look)
         outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
         return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
 

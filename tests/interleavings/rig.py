@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.judging import canaries, expired
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import neighbours
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark, open_repository
@@ -382,8 +383,14 @@ def without_guards(*names: str) -> Off:
 
 
 def without_canaries(patch: pytest.MonkeyPatch) -> None:
-    """No sweep is refused because it is blind."""
+    """No sweep is refused because it is blind, and no mark fails for it."""
     patch.setattr(planning, "choose", lambda context, paths: Canaries(context))
+    no_canaries_in_marks(patch)
+
+
+def no_canaries_in_marks(patch: pytest.MonkeyPatch) -> None:
+    """No mark fails because it is blind."""
+    patch.setattr(expired, "smuggle", lambda context, own: canaries.Canaries())
 
 
 def look_is_blind(patch: pytest.MonkeyPatch) -> None:

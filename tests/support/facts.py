@@ -54,6 +54,7 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         "asked_at": None,
         "young_until": None,
         "first_since": None,
+        "canaries": {},
         "previous": None,
         "refers_elsewhere": {},
         "missing_paths": (),

@@ -14,6 +14,7 @@ from lakegc_core.judging.address_rows import (
     ANEW,
     ASKED,
     BEFORE,
+    CANARY,
     CANDIDATES,
     DROPPED_SINCE,
     FREED,
@@ -55,7 +56,9 @@ class Row:
 
 
 rows = st.lists(
-    st.builds(Row, st.integers(0, 8), st.integers(-3, 3), st.booleans(), st.booleans(), st.sampled_from("abc")),
+    st.builds(
+        Row, st.integers(BEFORE, HELD_BEFORE), st.integers(-3, 3), st.booleans(), st.booleans(), st.sampled_from("abc")
+    ),
     max_size=25,
 )
 
@@ -68,7 +71,7 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
         ranges = sorted(row.range_id for row in own if row.kind in (HELD, HELD_BEFORE))
         rest = (ranges[0] if ranges else None, bool(ranges) or STAGED in kinds)
         lies = ANEW in kinds or (BEFORE in kinds and GONE_SINCE not in kinds)
-        if lies and not ranges:
+        if (lies or CANARY in kinds) and not ranges:
             yield (CANDIDATES, number, *rest)
         if not lies and not ranges and DROPPED_SINCE in kinds and GONE_SINCE not in kinds:
             yield (FREED, number, *rest)

@@ -19,6 +19,7 @@ from lakegc_core.names import STAGES
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA as STAGED_SCHEMA
+from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.hashing import hash_strings
 from tests.support.crowded import crowded
 from tests.support.lake import NO_SPARK, NOW, Lake
@@ -87,7 +88,7 @@ def mark(
 def subtracted(spark: SparkSession, context: MarkContext) -> tuple[set[str], set[str], dict[str, int]]:
     """What nothing refers to; what is missing; and what has another size than its entry claims, with that."""
     (own,) = all_layers(context)
-    found = against_all(spark, context, own, context.header.started_at)
+    found = against_all(spark, context, own, context.header.started_at, Dataset(OBJECTS_SCHEMA))
     missing = found.missing.collect() if found.missing is not None else []
     odd = {row["address"]: row["size"] for batch in found.misstated.batches() for row in batch.to_pylist()}
     return {row["address"] for row in found.objects.as_frame().collect()}, {row[0] for row in missing}, odd
@@ -116,7 +117,7 @@ def test_an_index_that_does_not_hold_every_address_that_was_read_is_an_error(ser
     context = mark(served, lying(1, 2), entries, index=hashed(entries[:1]))
     (own,) = all_layers(context)
     with pytest.raises(MarkError, match="does not hold every address"):
-        against_all(NO_SPARK, context, own, 0.0)
+        against_all(NO_SPARK, context, own, 0.0, Dataset(OBJECTS_SCHEMA))
 
 
 @pytest.mark.parametrize("dataset", [STAGES[3], INDEX])
@@ -129,7 +130,7 @@ def test_a_mark_that_does_not_name_what_it_read_is_an_error(served: Lake, datase
     finish(context, STAGES[3], {each: both[each] for each in both if each != dataset})
     (own,) = all_layers(context)
     with pytest.raises(MarkError, match=f"has no dataset {dataset}"):
-        against_all(NO_SPARK, context, own, 0.0)
+        against_all(NO_SPARK, context, own, 0.0, Dataset(OBJECTS_SCHEMA))
 
 
 def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_counts_as_old() -> None:

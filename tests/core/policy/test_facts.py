@@ -55,7 +55,7 @@ def changed(value: dict[str, Any], path: Path, *instead: object) -> dict[str, An
     return copy
 
 
-LATER = {("young_until",), ("first_since",)}  # for people alone; marks of before lack it
+LATER = {("young_until",), ("first_since",), ("canaries",)}  # for people alone; marks of before lack it
 EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind)) if path not in LATER]
 
 

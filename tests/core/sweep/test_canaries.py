@@ -13,17 +13,12 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.judging import asked
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import open_mark
-from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.retention import Retained
 from lakegc_core.references.commits import commit_walk
-from lakegc_core.references.ranges.range_files import ENTRIES_SCHEMA
-from lakegc_core.sweep import look, planning
+from lakegc_core.sweep import planning
 from lakegc_core.sweep.canaries import choose
-from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.joins import flagged
-from lakegc_core.tables.key_scan import Wanted
-from tests.interleavings.rig import Lake, look_is_blind, without_guards
+from tests.interleavings.rig import Lake, look_is_blind, no_canaries_in_marks, without_guards
 from tests.interleavings.rig import lake as a_lake
 
 if TYPE_CHECKING:
@@ -57,16 +52,6 @@ def replaced(lake: Lake) -> None:
     lake.wait(hours=1)
 
 
-def nothing_staged(patch: pytest.MonkeyPatch) -> None:
-    """The dump of what is staged is empty."""
-    dump = look.dump_staged
-
-    def nothing(*arguments: Any) -> Any:
-        return replace(dump(*arguments), datasets={Stage.UNCOMMITTED_ADDRESSES: ()})
-
-    patch.setattr(look, "dump_staged", nothing)
-
-
 def no_commits_that_are_kept_for(*reasons: str) -> Blind:
     """Commits that are kept for these reasons do not count."""
     retain = commit_walk.retain
@@ -84,19 +69,6 @@ def no_branches(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(where, "find_reuploads", lambda *arguments, **named: None)
 
 
-LOOKS: dict[str, Blind] = {
-    "the dump of the look is empty": nothing_staged,
-    "nothing that the look sees is believed": look_is_blind,
-    "the look reads no commits": lambda patch: patch.setattr(
-        look.Reads, "read", lambda *arguments, **named: Dataset(ENTRIES_SCHEMA)
-    ),
-    "the look forgets heads": no_commits_that_are_kept_for("head:main"),
-    "nothing is found by its hash": lambda patch: patch.setattr(
-        planning, "flagged", lambda spark, rows, name, wanted: flagged(spark, rows, name, Wanted(()))
-    ),
-}
-
-
 def test_a_sound_sweep_tries_canaries_of_every_kind_and_plans_none(lake: Lake) -> None:
     before = lake.stored()
     lake.mark("m1")
@@ -107,13 +79,12 @@ def test_a_sound_sweep_tries_canaries_of_every_kind_and_plans_none(lake: Lake) -
     assert len(before - lake.stored()) == 1
 
 
-@pytest.mark.parametrize("blind", LOOKS.values(), ids=LOOKS)
-def test_a_look_that_is_blind_deletes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch, blind: Blind) -> None:
+def test_a_look_of_which_nothing_is_believed_deletes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More ways to be blind are in `whole/test_blindness.py`."""
     lake.mark("m1")
     replaced(lake)
     before = lake.stored()
-    no_branches(monkeypatch)
-    blind(monkeypatch)
+    look_is_blind(monkeypatch)
     with pytest.raises(RefusedError, match="Mark or look is blind"):
         lake.sweep("m1")
     assert lake.stored() == before
@@ -124,6 +95,7 @@ def test_a_mark_and_a_look_that_are_blind_to_the_same_delete_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     no_branches(monkeypatch)
+    no_canaries_in_marks(monkeypatch)
     no_commits_that_are_kept_for(reason, "rules")(monkeypatch)
     lake.mark("m1")
     lake.wait(hours=2)

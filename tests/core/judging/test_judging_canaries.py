@@ -1,0 +1,93 @@
+"""Canaries of a mark: what its heads, tags and holds show, smuggled into its subtraction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core.errors import MarkError
+from lakegc_core.judging import optimized, subtraction
+from lakegc_core.judging.canaries import some
+from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.marks.findings import KEPT
+from lakegc_core.names import Stage
+from lakegc_core.policy import safety
+from lakegc_core.tables.key_scan import Wanted
+from tests.interleavings.rig import Lake
+from tests.interleavings.rig import lake as a_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """An object on a head, one that a tag alone shows, one that a hold alone keeps, and one of garbage; marked."""
+    with pytest.MonkeyPatch.context() as patch, a_lake(spark, tmp_path_factory.mktemp("smuggled")) as found:
+        patch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], samples=20))
+        found.options = {"safety_level": "none", "min_age": timedelta(0)}
+        found.upload("main", "head")
+        found.commit("main", days=0)
+        found.repository.tag("release", found.expired("tagged"))
+        found.holds.append(f"commit:{found.expired('held')}")
+        found.forgotten(found.content())
+        found.mark("m1")
+        yield found
+
+
+def findings(lake: Lake, mark_id: str) -> dict[str, int]:
+    """The rows of a mark by dataset, and the canaries of each kind."""
+    mark = lake.open().artifacts(mark_id)
+    manifest = mark.require(Stage.EXPIRED_ADDRESSES)
+    assert "canaries" not in manifest.datasets
+    assert not any("canaries" in part.sums for parts in manifest.datasets.values() for part in parts)
+    rows = {name: sum(part.rows for part in manifest.datasets[name]) for name in (Stage.EXPIRED_ADDRESSES, KEPT)}
+    return {**rows, **manifest.facts["canaries"]}
+
+
+def test_clean_and_optimized_marks_try_every_kind_and_hold_none(lake: Lake) -> None:
+    sound = {Stage.EXPIRED_ADDRESSES: 1, KEPT: 0, "branch": 1, "held": 1, "tag": 1}
+    assert findings(lake, "m1") == sound
+    lake.mark("m2")
+    assert lake.open().artifacts("m2").require(Stage.NAMESPACE_LISTING).facts["rests_on"]
+    assert findings(lake, "m2") == sound
+
+
+def test_an_optimized_mark_that_does_not_find_what_marks_below_read_fails(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that changed lies in those ranges: without canaries, nothing would tell."""
+    index_rows = optimized.IndexRows
+
+    def of_nothing(kind: int, layer: str, held: Wanted, sought: Wanted) -> Any:
+        return index_rows(kind, layer, Wanted(()), sought)
+
+    monkeypatch.setattr(optimized, "IndexRows", of_nothing)
+    with pytest.raises(MarkError, match="the mark is blind, and fails"):
+        lake.mark("m3")
+    assert lake.open().artifacts("m3").require(Stage.NAMESPACE_LISTING).facts["rests_on"]
+
+
+def test_a_clean_mark_that_does_not_find_what_it_read_fails_and_names_the_path(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = subtraction.scan
+
+    def finding_nothing(spark: Any, feeds: Any, schema: Any, wanted: Any, **options: Any) -> Any:
+        return scan(spark, feeds, schema, Wanted(()), **options)
+
+    monkeypatch.setattr(subtraction, "scan", finding_nothing)
+    monkeypatch.setitem(lake.options, "mode", CLEAN)
+    with pytest.raises(MarkError, match=r"lakeFS shows '(head|tagged|held)' there.*mark-is-blind"):
+        lake.mark("m4")
+    assert lake.open().artifacts("m4").manifest(Stage.EXPIRED_ADDRESSES) is None
+
+
+def test_a_few_are_chosen_of_many_and_all_of_few() -> None:
+    assert some(range(3)) == [0, 1, 2]
+    chosen = [some(range(50)) for _ in range(100)]
+    assert all(len({*each}) == 5 for each in chosen) and len({number for each in chosen for number in each}) > 25
