@@ -97,7 +97,7 @@ class _Entries:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for _, rows in entries_of(self.work, batch["range_id"].to_pylist()):
+            for rows in entries_of(self.work, batch["range_id"].to_pylist()):
                 folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
                 table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
                 yield from table.cast(_ROWS).combine_chunks().to_batches()

@@ -5,20 +5,18 @@ Nothing is decided by their contents, so a file that is gone or damaged is passe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
-from lakegc_core.lakefs.files import graveler
 from lakegc_core.names import Json
 from lakegc_core.past.commits import PAST
 from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import RangeReader
-from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results
 
@@ -37,7 +35,7 @@ ORIGINS_SCHEMA = pa.schema(
 LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 MOST_ENTRIES = 5_000_000
 """Entries that are read for paths at a time, unless the operator says otherwise."""
-_IN_FLIGHT = 8
+_TOGETHER = 64  # files; where one of them does not read, the others are read one by one
 
 
 @dataclass(frozen=True)
@@ -49,65 +47,65 @@ class OldRanges:
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The ranges of metaranges (PASTS_SCHEMA) that can be read: CHOSEN_RANGES_SCHEMA."""
         for batch in batches:
-            for past in batch.to_pylist():
-                for found in self._metarange(past["metarange_id"]):
-                    rows = found.filter(pc.not_equal(found["range_id"], ""))
-                    columns = {name: pa.repeat(pa.scalar(past[name], each.type), len(rows)) for name, each in _fields()}
-                    table = pa.table({"range_id": rows["range_id"], "count": rows["count"], **columns})
-                    yield from table.cast(CHOSEN_RANGES_SCHEMA).to_batches()
+            for _, found in _readable(self._metaranges, batch["metarange_id"].to_pylist()):
+                rows = found.filter(pc.not_equal(found["range_id"], ""))
+                past = _past_of(batch, "metarange_id", rows)
+                table = pa.table({"range_id": rows["range_id"], "count": rows["count"], **past})
+                yield from table.cast(CHOSEN_RANGES_SCHEMA).to_batches()
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The entries of ranges (CHOSEN_RANGES_SCHEMA) that can be read: ORIGINS_SCHEMA."""
         for batch in batches:
-            chosen = {each["range_id"]: each for each in batch.to_pylist()}
-            for range_id, rows in entries_of(self.work, list(chosen)):
-                past = chosen[range_id]
-                columns = {name: pa.repeat(pa.scalar(past[name], each.type), len(rows)) for name, each in _fields()}
-                table = pa.table({"address": rows["address"], "path": rows["path"], **columns})
+            for rows in entries_of(self.work, batch["range_id"].to_pylist()):
+                past = _past_of(batch, "range_id", rows)
+                table = pa.table({"address": rows["address"], "path": rows["path"], **past})
                 yield from table.cast(ORIGINS_SCHEMA).to_batches()
 
-    def _metarange(self, metarange_id: str) -> Iterator[pa.Table]:
+    def _metaranges(self, metarange_ids: Sequence[str]) -> Iterator[tuple[list[str], pa.Table]]:
+        for rows in self.work.metarange_rows(metarange_ids):
+            yield rows["metarange_id"].unique().to_pylist(), rows  # also of one without ranges: it counts them
+
+
+def entries_of(work: RangeReader, range_ids: Sequence[str]) -> Iterator[pa.Table]:
+    """The entries in the namespace of the ranges that can be read: `range_id`, `address` and `path`."""
+
+    def read(ids: Sequence[str]) -> Iterator[tuple[list[str], pa.Table]]:
+        for own, entries, counts in work.entries_with_paths(ids):
+            rows = protected_rows(work.namespace, own, counts, entries)
+            rows = rows.filter(rows["exact"]).select(["range_id", "address", "path"])
+            yield own, rows.set_column(2, "path", _text(rows["path"]))
+
+    return (rows for _, rows in _readable(read, range_ids))
+
+
+def _text(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return paths.cast(pa.string())
+    except pa.ArrowInvalid:  # one is not UTF-8
+        return pa.chunked_array([[path.decode("utf-8", "replace") for path in paths.to_pylist()]], pa.string())
+
+
+def _readable(
+    read: Callable[[Sequence[str]], Iterator[tuple[list[str], pa.Table]]], ids: Sequence[str]
+) -> Iterator[tuple[list[str], pa.Table]]:
+    """The results of `read` for the files that can be read. It yields those of some files at a time, in order, with
+    their ids."""
+    for start in range(0, len(ids), _TOGETHER):
+        left = list(ids[start : start + _TOGETHER])
         try:
-            yield from self.work.metarange_rows([metarange_id])
-        except (ObjectNotFoundError, CorruptFileError):
-            return
+            for found in read(tuple(left)):
+                del left[: len(found[0])]
+                yield found
+        except (ObjectNotFoundError, CorruptFileError):  # of which file, nobody knows
+            for each in left:
+                with suppress(ObjectNotFoundError, CorruptFileError):
+                    yield from read([each])
 
 
-def entries_of(work: RangeReader, range_ids: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The ranges that can be read, each with its entries in the namespace: `address` and `path`."""
-    for start in range(0, len(range_ids), _IN_FLIGHT):
-        some = range_ids[start : start + _IN_FLIGHT]
-        for range_id, data in zip(some, _files(work, some), strict=True):
-            try:
-                if data is not None:
-                    yield range_id, _entries(work, range_id, data)
-            except CorruptFileError:
-                continue
-
-
-def _entries(work: RangeReader, range_id: str, data: bytes) -> pa.Table:
-    entries = graveler.read_range(data, paths=True, expected_id=range_id)
-    rows = protected_rows(work.namespace, [range_id], [len(entries)], entries)
-    rows = rows.filter(rows["exact"])
-    paths = [path.decode("utf-8", "replace") for path in rows["path"].cast(pa.binary()).to_pylist()]
-    return pa.table({"address": rows["address"], "path": pa.array(paths, pa.string())})
-
-
-def _files(work: RangeReader, ids: Sequence[str]) -> list[bytes | None]:
-    store = connect(work.files.data)
-
-    def one(range_id: str) -> bytes | None:
-        try:
-            return store.read(work.files.key(range_id))
-        except ObjectNotFoundError:
-            return None
-
-    with ThreadPoolExecutor(len(ids)) as pool:
-        return list(pool.map(one, ids))
-
-
-def _fields() -> Iterator[tuple[str, pa.Field]]:
-    return ((field.name, field) for field in PAST)
+def _past_of(batch: pa.RecordBatch, name: str, rows: pa.Table) -> dict[str, pa.Array]:
+    """The columns PAST for each of the rows, from the row of the batch with the same id in the column `name`."""
+    owner = pc.index_in(rows[name], value_set=batch[name])
+    return {field.name: batch[field.name].take(owner) for field in PAST}
 
 
 @dataclass(frozen=True)

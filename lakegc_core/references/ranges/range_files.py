@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -126,6 +127,11 @@ class RangeReader:
         # The id too: another range of the same paths would have the same count and keys.
         told = [graveler.Expected(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
         yield from self._read("Range", told, graveler.read_ranges)
+
+    def entries_with_paths(self, range_ids: Sequence[str]) -> Iterator[_Found]:
+        """The entries of ranges of which only the ids are known, with a column `path` (bytes)."""
+        told = [graveler.Expected(id=range_id) for range_id in range_ids]
+        yield from self._read("Range", told, partial(graveler.read_ranges, paths=True))
 
     def _read(self, kind: str, told: Sequence[graveler.Expected], reader: _Reader) -> Iterator[_Found]:
         """Read all files of `told`, which says what is expected of each. Small ones are decoded together."""
