@@ -45,7 +45,16 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 # Commands of the tests have homes of their own, and find all the same what `make setup` and earlier tests have cached.
 os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 
-_LARGE = ("azure_rich", "many_ranges", "random_1", "random_2", "random_3", "rich_odd_prefix", "seed_example")
+_LARGE = (
+    "azure_rewrites",
+    "azure_rich",
+    "many_ranges",
+    "random_1",
+    "random_2",
+    "random_3",
+    "rich_odd_prefix",
+    "seed_example",
+)
 """Recordings of which `make test` tries the default alone; `make test-golden` and `make test-slow` try all of each."""
 
 

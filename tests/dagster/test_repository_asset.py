@@ -27,6 +27,16 @@ def lake(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: 
         yield found
 
 
+@pytest.fixture(scope="module")
+def marked(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Such a lake with a complete mark `m1`, swept dry. The last test that takes it sweeps it."""
+    with pytest.MonkeyPatch.context() as env, dg.DagsterInstance.ephemeral() as instance:
+        for found in open_lake("local_unified_gc", tmp_path_factory.mktemp("marked"), env, instance):
+            found.defs = build_lakegc_definitions(LakegcConfig(repositories=(found.repository, OTHER)))
+            assert found.run("gc", "m1", mark={"safety": "none"}).success
+            yield found
+
+
 def key(repository: str) -> dg.AssetKey:
     return dg.AssetKey(["lakefs", repository])
 
@@ -40,22 +50,36 @@ def check(lake: Lake, repository: str) -> Any:
     return event.asset_check_evaluation_data if event else None
 
 
-def test_a_complete_mark_materialises_the_asset_of_its_repository_alone(lake: Lake) -> None:
-    assert lake.run("gc_mark", "m1", mark={"safety": "none"}).success
-    event = lake.instance.get_latest_materialization_event(key(lake.repository))
+def test_a_complete_mark_materialises_the_asset_of_its_repository_alone(marked: Lake) -> None:
+    event = marked.instance.get_latest_materialization_event(key(marked.repository))
     assert event and event.asset_materialization
     found = {name: value.value for name, value in event.asset_materialization.metadata.items()}
     assert next(iter(found)) == "in_short" and "6 objects are garbage" in str(found["in_short"])
-    assert found["garbage_objects"] == len(lake.garbage)
+    assert found["garbage_objects"] == len(marked.garbage)
     assert found["sweepable_bytes"] == found["garbage_bytes"]
-    assert str(found["lakefs"]).endswith(f"/repositories/{lake.repository})")
-    assert list(found)[-1] == "dagster/uri" and found["dagster/uri"] == lake.recording.namespace
-    assert found["mark"] == "m1" and lake.instance.get_run_by_id(str(found["run"]))
-    assert lake.instance.get_latest_materialization_event(key(OTHER)) is None and check(lake, OTHER) is None
-    evaluated = check(lake, lake.repository)
+    assert str(found["lakefs"]).endswith(f"/repositories/{marked.repository})")
+    assert list(found)[-1] == "dagster/uri" and found["dagster/uri"] == marked.recording.namespace
+    assert found["mark"] == "m1" and marked.instance.get_run_by_id(str(found["run"]))
+    assert marked.instance.get_latest_materialization_event(key(OTHER)) is None and check(marked, OTHER) is None
+    evaluated = check(marked, marked.repository)
     numbers = {name: value.value for name, value in evaluated.metadata.items() if name != "mark"}
     assert evaluated.passed and numbers.pop("guards_that_stop") == 0
     assert numbers and numbers.items() <= found.items(), "its plots are the curves of the repository, too"
+
+
+def test_launched_by_hand_the_check_judges_the_newest_complete_mark_again(marked: Lake) -> None:
+    (found,) = by_hand(marked).get_asset_check_evaluations()
+    assert found.passed and found.metadata["mark"].value == "m1"
+
+
+def test_a_sweep_is_observed_and_a_dry_run_leaves_nothing_there(marked: Lake) -> None:
+    observations = marked.instance.fetch_observations(key(marked.repository), limit=10).records
+    assert observations == []
+    assert marked.run("gc_sweep", "m1", sweep={"dry_run": False}).success
+    (observed,) = marked.instance.fetch_observations(key(marked.repository), limit=10).records
+    assert observed.asset_observation
+    assert observed.asset_observation.metadata["deleted_objects"].value == len(marked.garbage)
+    assert len(marked.instance.fetch_materializations(key(marked.repository), limit=10).records) == 1
 
 
 def test_the_time_between_two_marks_is_a_number_and_a_mark_that_is_shown_again_is_no_other(lake: Lake) -> None:
@@ -74,15 +98,17 @@ def test_the_time_between_two_marks_is_a_number_and_a_mark_that_is_shown_again_i
     assert hours()[0] is None, "nothing is before the first"
 
 
-def test_a_sweep_is_observed_and_a_dry_run_leaves_nothing_there(lake: Lake) -> None:
-    assert lake.run("gc", "m1", mark={"safety": "none"}).success
-    observations = lake.instance.fetch_observations(key(lake.repository), limit=10).records
-    assert observations == []
-    assert lake.run("gc_sweep", "m1", sweep={"dry_run": False}).success
-    (observed,) = lake.instance.fetch_observations(key(lake.repository), limit=10).records
-    assert observed.asset_observation
-    assert observed.asset_observation.metadata["deleted_objects"].value == len(lake.garbage)
-    assert len(lake.instance.fetch_materializations(key(lake.repository), limit=10).records) == 1
+def test_launched_by_hand_before_there_is_a_complete_mark_the_check_says_what_to_launch(lake: Lake) -> None:
+    failed = by_hand(lake)
+    (step,) = [event.step_key for event in failed.all_events if event.is_step_failure]
+    assert "has no complete mark. Launch gc_mark for it" in failure_of(failed, str(step))
+
+
+def by_hand(lake: Lake) -> dg.ExecuteInProcessResult:
+    """A run of the repository's check alone. What fails, fails in the result."""
+    again = dg.define_asset_job("again", dg.AssetSelection.checks(dg.AssetCheckKey(key(lake.repository), LAST_MARK)))
+    job = dg.Definitions.merge(lake.defs, dg.Definitions(jobs=[again])).resolve_job_def("again")
+    return job.execute_in_process(instance=lake.instance, raise_on_error=False)
 
 
 def test_a_mark_that_fails_shows_its_reason_on_its_repositorys_check_and_nowhere_else(lake: Lake) -> None:
@@ -99,17 +125,6 @@ def test_a_guard_that_only_needs_a_persons_word_warns(lake: Lake) -> None:
     found = check(lake, lake.repository)
     assert not found.passed and found.severity == dg.AssetCheckSeverity.WARN
     assert "blast-radius: " in found.description and found.metadata["guards_that_stop"].value >= 1
-
-
-def test_launched_by_hand_the_check_judges_the_newest_complete_mark_again(lake: Lake) -> None:
-    again = dg.define_asset_job("again", dg.AssetSelection.checks(dg.AssetCheckKey(key(lake.repository), LAST_MARK)))
-    job = dg.Definitions.merge(lake.defs, dg.Definitions(jobs=[again])).resolve_job_def("again")
-    failed = job.execute_in_process(instance=lake.instance, raise_on_error=False)
-    (step,) = [event.step_key for event in failed.all_events if event.is_step_failure]
-    assert "has no complete mark. Launch gc_mark for it" in failure_of(failed, str(step))
-    lake.run("gc_mark", "m1", mark={"safety": "none"})
-    (found,) = job.execute_in_process(instance=lake.instance).get_asset_check_evaluations()
-    assert found.passed and found.metadata["mark"].value == "m1"
 
 
 def test_a_name_that_no_repository_can_have_is_refused() -> None:

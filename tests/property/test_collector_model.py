@@ -5,7 +5,7 @@ against what is true of a `small_lake`. Histories that would need two rare defec
 same object, are left out where they are made: no level promises anything there. Whether lakegc's stages follow that
 protocol is for `test_stateful_histories`.
 
-EXAMPLES times HISTORIES histories are played.
+EXAMPLES times HISTORIES histories are played; `make test-slow` plays MORE in place of HISTORIES.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.support.choices import Choices
 from tests.support.small_collector import COMMITS, COMMITTED, EXPIRED, STAGED, Collector, Mark, Refused, Step
 from tests.support.small_lake import Lake, number_of
 
-EXAMPLES = 1300
-HISTORIES = 8  # an example of hypothesis, which is slow to begin one
+EXAMPLES = 650
+HISTORIES, MORE = 4, 16  # an example of hypothesis, which is slow to begin one
 BYTES = 180  # of randomness, for one history
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 START = 1_750_000_000
@@ -304,6 +304,7 @@ def counted(tally: Callable[[str, Mapping[str, int]], None]) -> Iterator[None]:
     tally("collector model", COUNTS)
 
 
+@pytest.mark.parametrize("histories", [HISTORIES, pytest.param(MORE, marks=pytest.mark.slow)])
 @settings(
     max_examples=EXAMPLES,
     database=None,
@@ -311,9 +312,11 @@ def counted(tally: Callable[[str, Mapping[str, int]], None]) -> Iterator[None]:
     suppress_health_check=list(HealthCheck),
 )
 @given(seed=st.integers(0, 2**32 - 1))
-def test_nothing_live_is_deleted_and_no_garbage_stays_whatever_happens_around_the_collector(seed: int) -> None:
+def test_nothing_live_is_deleted_and_no_garbage_stays_whatever_happens_around_the_collector(
+    histories: int, seed: int
+) -> None:
     source = random.Random(seed)  # even bytes: those of hypothesis repeat themselves, and so would the histories
-    for _ in range(HISTORIES):
+    for _ in range(histories):
         data = source.randbytes(BYTES)
         wrong = what_is_wrong(data)
         if wrong:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ from lakegc_core.views.metrics import metrics_text
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import sweep_screen
 from tests.support.accounts import DELETES, LIES, Town, behaving, key
-from tests.support.lake import lake, quick
+from tests.support.lake import lake, quick, saved
 from tests.support.night_stores import MIDWAY, UNWAVED, dying
 from tests.support.towns import Crash
 
@@ -30,14 +32,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def town(spark: SparkSession, tmp_path: Path) -> Iterator[Town]:
+@contextmanager
+def littered(spark: SparkSession, folder: Path) -> Iterator[Town]:
     """Four objects of 10 to 13 bytes that nothing refers to."""
-    with lake(tmp_path / "lake") as served, quick(spark):
-        found = Town(spark, served, tmp_path / "backup")
+    with lake(folder / "lake") as served, quick(spark):
+        found = Town(spark, served, folder / "backup")
         for number in range(4):
             found.litter(number, 10 + number)
         yield found
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Town]]:
+    """Such a town and its mark `m1`; a call makes it so again, at the time before the mark, which each test begins."""
+    with littered(spark, tmp_path_factory.mktemp("town")) as found:
+        found.mark("m1")
+        rewind, sizes = saved(found.lake, "lake"), dict(found.sizes)
+
+        def again() -> Town:
+            rewind()
+            found.later(-found.minutes)
+            found.sizes = dict(sizes)
+            shutil.rmtree(found.place, ignore_errors=True)
+            return found
+
+        yield again
+
+
+@pytest.fixture
+def town(once: Callable[[], Town]) -> Town:
+    """A town that nobody has swept; its mark `m1` needs no more than to be begun again."""
+    return once()
 
 
 def guard(mark: MarkContext) -> Verdict:
@@ -155,16 +180,16 @@ def test_what_an_optimized_mark_saw_again_the_next_one_knows_and_counts_once(tow
 
 
 def test_a_delete_that_was_not_done_and_not_sampled_is_found_by_the_next_mark(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
-    town.level = "none"  # which takes no sample
-    with behaving(lambda address: LIES):
-        assert town.sweep(town.mark("m1")).outcomes["deleted"] == 4
-    seen = town.mark("m2")
-    assert seen.mark.facts(ExpiredFacts).came_back == Amount(4, 46) == seen.mark.facts(ExpiredFacts).expired
-    assert town.told() == (0, 0)
-    assert town.sweep(seen).outcomes["deleted"] == 4 and town.told() == (4, 46)
+    with littered(spark, tmp_path) as town:
+        town.level = "none"  # which takes no sample
+        with behaving(lambda address: LIES):
+            assert town.sweep(town.mark("m1")).outcomes["deleted"] == 4
+        seen = town.mark("m2")
+        assert seen.mark.facts(ExpiredFacts).came_back == Amount(4, 46) == seen.mark.facts(ExpiredFacts).expired
+        assert town.told() == (0, 0)
+        assert town.sweep(seen).outcomes["deleted"] == 4 and town.told() == (4, 46)
 
 
 def test_somebody_else_is_named_only_where_lakegc_cannot_have_been(town: Town) -> None:
