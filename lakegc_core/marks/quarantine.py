@@ -67,10 +67,12 @@ def place_of(context: RepositoryContext, mark_id: str) -> StoreConfig:
 
 
 def quarantined(context: RepositoryContext) -> list[str]:
-    """The ids of the marks of which something lies in quarantine. A folder on a file system may be empty."""
-    prefix = f"{context.home}/{FOLDER}/"
-    levels = connect(context.workspace).list_level(prefix)
-    return sorted(each.removeprefix(prefix).rstrip("/") for level in levels for each in level.prefixes)
+    """The ids of the marks of which something lies in quarantine."""
+    store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
+    folders = [each for level in store.list_level(prefix) for each in level.prefixes]
+    # Some stores go on showing folders that hold nothing.
+    found = (each for each in folders if next(iter(store.list(each)), None) is not None)
+    return sorted(each.removeprefix(prefix).rstrip("/") for each in found)
 
 
 def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
@@ -130,8 +132,7 @@ def _reason_to_keep(context: RepositoryContext, mark_id: str, now: float) -> str
     except MarkError as error:
         return str(error)
     if record is None:
-        nothing = next(connect(context.workspace).list(f"{_folder(context, mark_id)}/"), None) is None
-        return "" if nothing else f"{context.workspace.root}/{_folder(context, mark_id)}/ holds copies without a record"
+        return f"{context.workspace.root}/{_folder(context, mark_id)}/ holds copies without a record"
     mark = context.artifacts(mark_id)
     files = (files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder))
     if any("plan.json" in each and "report.json" not in each for each in files):

@@ -67,6 +67,11 @@ class SweepResult:
         return self.outcomes.get(Outcome.LOST, 0)
 
     @property
+    def bytes_freed(self) -> int:
+        """The bytes that were deleted, but for those that lie in quarantine."""
+        return 0 if self.quarantine else self.bytes_deleted
+
+    @property
     def trouble(self) -> str:
         """Sentences on what went wrong and what to do; empty when nothing did."""
         said = []
