@@ -211,7 +211,7 @@ DELETES = (
         ),
     ),
     *of(
-        "lakegc_core/sweep/deletion.py",
+        "lakegc_core/store/pace.py",
         f"{_SWEPT}/test_sweep_budget.py -k throttles",
         (
             "a task that Spark repeats has all its requests again",
