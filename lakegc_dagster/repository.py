@@ -158,7 +158,7 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
         "deleted_objects": result.outcomes.get(Outcome.DELETED, 0),
         "deleted_bytes": result.bytes_deleted,
         "failed": result.failed,
-        **cost("freed_per_month", result.bytes_deleted, report["price"]),
+        **cost("freed_per_month", result.bytes_freed, report["price"]),
         **_links(context, mark),
     }
     _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))

@@ -10,10 +10,11 @@ from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
-from lakegc_core.copies.transfer import MISSING, Limits
+from lakegc_core.copies.transfer import Limits
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.one_copy import MISSING
 from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown

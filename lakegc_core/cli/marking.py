@@ -282,7 +282,8 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
     expired = review.report["objects"]["expired"]
     size = human_bytes(review.report["bytes"]["expired"])
     probe = connect(context.data).probe()
-    back = comes_back(probe.versioning, probe.soft_delete, undo(context.header.repository, context.header.mark_id))
+    how = undo(context.header.repository, context.header.mark_id)
+    back = comes_back(probe.versioning, probe.soft_delete, how, context.policy.quarantine)
     what = f"{counted(expired, 'object')} ({size}) of {context.header.storage_namespace}"
     if not ask(f"Delete up to {what}, which mark {context.header.mark_id} found? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")

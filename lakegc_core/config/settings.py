@@ -225,6 +225,8 @@ class RepositoryPolicy:
     """required: a whole backup is a condition of the sweep."""
     backup_to: Text | None = None
     """Where backups go that nobody asks for by hand: a URI or an absolute folder."""
+    quarantine: WaitingTime | None = None
+    """For how long a copy of each object that a sweep deletes is kept: a duration. Left out: no copies."""
     keep_marks: Annotated[int, Strict(), Field(ge=LEAST_MARKS)] = KEEP_MARKS
     """How many of the newest complete marks are never retired."""
     workspace: Text | None = None

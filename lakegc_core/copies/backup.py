@@ -1,7 +1,7 @@
 """backup and restore: the objects that a mark would delete, copied away under their own keys, and brought back.
 
 lakeFS needs nothing but the object under its old key: its entries still point there. Bytes are moved by `transfer`. A
-restore without a backup has the store take its deletes back: `undo`.
+restore without a backup takes the copies in quarantine, or has the store take its deletes back: `undo`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.copies import undo
-from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, SCHEMA, Copied, Limits, copy_objects
+from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import RESTORES, STAMP
@@ -36,6 +36,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
@@ -143,7 +144,8 @@ def restore(
 ) -> CopyResult:
     """Bring the objects of a mark back to where lakeFS expects them; all, or those of some paths.
 
-    `place`: of the mark's backup; None for what the store itself keeps of what the mark's sweeps deleted (`undo`).
+    `place`: of the mark's backup; None for what lies in quarantine, or the store itself keeps, of what the mark's
+    sweeps deleted (`undo`).
     `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
     that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
     mark's own list. MarkError if there is no such object.
@@ -163,7 +165,7 @@ def restore(
         journal = DatasetFolder(context.workspace, folder)
         _begin_gap_anew(context, objects)
         if place is None:
-            copied = undo.undelete_objects(context, objects, journal, limits.parallel)
+            copied = undo.bring_back(context, objects, journal, limits.parallel)
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)

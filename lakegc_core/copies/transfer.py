@@ -1,14 +1,10 @@
-"""Copies objects from one store to another under the same keys, and never over something different.
+"""Copies objects from one store to another on the executors, and journals what came of each.
 
-A copy counts only after the target was asked for it: its size must be the source's, and its digest too where both
-stores vouch for one.
-`backup` decides which objects are copied, and why. `carry_out` also journals for `undo`, which copies nothing.
+`backup` decides which objects are copied, and why; `marks.one_copy` copies one. `carry_out` also journals for `undo`.
 """
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,20 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
-from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.marks.one_copy import FAILED, OneCopy
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_on_rows
-from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
+from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-MISSING = "missing"  # not in the source
-DIFFERENT = "different"  # something else lies at the target: left alone
-FAILED = "failed"
 
 SCHEMA = pa.schema(
     [
@@ -40,7 +31,6 @@ SCHEMA = pa.schema(
         pa.field("problem", pa.string(), nullable=True),
     ]
 )
-_IN_MEMORY = 16 << 20  # bytes of an object between two stores that stay out of a temporary file
 _PROBLEMS_A_TASK = 5
 
 
@@ -76,7 +66,7 @@ def copy_objects(
     What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
     `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
     """
-    work = _Transfer(source, target, limits, may_be_gone)
+    work = OneCopy(source, target, limits.bandwidth / limits.parallel, may_be_gone=may_be_gone)
     return carry_out(objects.select("address", "size"), work.copy, journal, limits.parallel)
 
 
@@ -114,69 +104,6 @@ class _Journalled:
                         told += 1
                         yield {"problem": {name: row[name] for name in ("address", "outcome", "problem")}}
         yield from part_results(FAILED, writer.close())
-
-
-@dataclass(frozen=True)
-class _Transfer:
-    """Copies objects, one at a time."""
-
-    source: StoreConfig
-    target: StoreConfig
-    limits: Limits
-    may_be_gone: bool = False
-
-    def copy(self, wanted: Json) -> Json:
-        """Copy one object. `wanted`: address, and size as the mark listed it."""
-        row: Json = {**wanted, "etag": None, "outcome": FAILED, "problem": None}
-        address: str = wanted["address"]
-        source, target = connect(self.source), connect(self.target)
-        try:
-            found = source.head(address)
-            row |= {"size": found.size, "etag": found.etag}
-            there = head_if_there(target, address)
-            if there is not None:
-                same = _same(found, there)
-                problem = None if same else f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
-                return row | {"outcome": ALREADY_THERE if same else DIFFERENT, "problem": problem}
-            if target.copy(self.source, address, address) is None:
-                self._carry(source, target, found)
-            if not _same(found, target.head(address)):
-                raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
-        except ObjectNotFoundError:
-            return row | self._lacking(target, address, wanted["size"])
-        except LakegcError as error:
-            return row | {"problem": str(error)[:500]}
-        return row | {"outcome": COPIED}
-
-    def _lacking(self, target: Store, address: str, size: int) -> Json:
-        """The outcome of an object that the source does not hold."""
-        if self.may_be_gone:
-            try:
-                there = head_if_there(target, address)
-            except LakegcError as error:
-                return {"problem": str(error)[:500]}
-            if there is not None and there.size == size:
-                return {"outcome": ALREADY_THERE}
-        return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
-
-    def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
-        """Between stores that cannot copy from each other: down and up again."""
-        began = time.monotonic()
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            source.download(found.address, file)
-            file.seek(0)
-            target.upload(found.address, file)
-        if self.limits.bandwidth:
-            least = found.size * self.limits.parallel / self.limits.bandwidth
-            time.sleep(max(0.0, least - (time.monotonic() - began)))
-
-
-def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
-    """Equal as far as the stores prove: an ETag proves nothing, however much it looks like an MD5 (SSE-KMS)."""
-    if one.size != other.size:
-        return False
-    digests = {each.digest for each in (one, other) if each.digest}
-    return len(digests) < 2
 
 
 def _count(table: pa.Table) -> dict[str, int]:

@@ -1,7 +1,8 @@
-"""Brings back what the sweeps of a mark deleted, out of what the store itself keeps of it: old versions, soft delete.
+"""Brings back what the sweeps of a mark deleted: out of quarantine, or out of what the store itself keeps of it.
 
-The journals of the sweeps say which objects, and until when they can have been deleted. How a delete is taken back is
-the store's business. Not here: what is recorded of a restore (`backup`).
+The journals of the sweeps say which objects, and until when they can have been deleted. What lies in quarantine is
+copied back. For the rest the store takes its delete back (old versions, soft delete), which is the store's business.
+Not here: what is recorded of a restore (`backup`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
-from lakegc_core.copies.transfer import DIFFERENT, FAILED, MISSING, Copied, carry_out
+from lakegc_core.copies.transfer import Copied, carry_out
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy
+from lakegc_core.marks.quarantine import place_of, quarantined
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import first_planned_at, planned_before
 from lakegc_core.names import FAILED as FAILED_DELETE
@@ -26,6 +29,7 @@ from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
 from lakegc_core.sweep.conditions import NO_ETAG
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
+from lakegc_core.sweep.keeping import COPY_DIFFERS, NOT_COPIED
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 
@@ -36,16 +40,22 @@ _MAY_BE_GONE = (Outcome.DELETED, Outcome.LOST)
 """Outcomes of a sweep after which an object may be gone by that sweep. The same is true of every failure of a
 delete that was sent: a store that answers with an error may have deleted all the same."""
 
+_NOT_SENT = (NO_ETAG, NOT_COPIED, COPY_DIFFERS)
+"""Failures of objects of which no delete was sent."""
+
 
 def check_keeps(context: MarkContext) -> None:
-    """SettingsError if the store keeps nothing of what is deleted."""
+    """SettingsError if nothing lies in quarantine, and the store keeps nothing of what is deleted."""
+    if context.header.mark_id in quarantined(context):
+        return
     told = connect(context.data).settings()
     if told.versioning is False and told.soft_delete == timedelta(0):
         name = f"{context.header.repository} {context.header.mark_id}"
         raise SettingsError(
-            f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete. Only a "
-            f"backup brings objects back: lakegc restore {name} SRC, where SRC is the place of the backup. With "
-            "`backup: required` in lakegc.yaml, no sweep deletes what has no backup."
+            f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete, and "
+            f"nothing of this mark lies in quarantine. Only a backup brings objects back: lakegc restore {name} "
+            "SRC, where SRC is the place of the backup. With `backup: required` in lakegc.yaml, no sweep deletes what "
+            "has no backup; with `quarantine: 7d`, each sweep keeps a copy for a week."
         )
 
 
@@ -102,17 +112,19 @@ def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
         )
     sources = tuple(source for each in records.found for source in each.rows.sources)
     rows = Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
-    failed = rows["outcome"].startswith(FAILED_DELETE) & (rows["outcome"] != NO_ETAG)
+    failed = rows["outcome"].startswith(FAILED_DELETE) & ~rows["outcome"].isin(*_NOT_SENT)
     rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE) | failed)
     return rows.groupBy("address").agg(F.max("size").alias("size"), F.max("at").alias("at"))
 
 
-def undelete_objects(context: MarkContext, objects: DataFrame, journal: DatasetFolder, parallel: int) -> Copied:
+def bring_back(context: MarkContext, objects: DataFrame, journal: DatasetFolder, parallel: int) -> Copied:
     """Bring `objects` (as `deleted_objects` has them) back on the executors, and write the outcomes to `journal`."""
     # The guard `clocks` lets no sweep pass if the store's clock and the collector's differ by more; at level `none` it
     # allows any difference, and then every delete would pass for one of the sweep.
     skew = min(context.level.clock_skew, FULL.clock_skew)
-    work = _Undo(context.data, _moment(context.header.cutoff), _moment(_first_sent_at(context)) - skew, skew)
+    mark_id = context.header.mark_id
+    copies = place_of(context, mark_id) if mark_id in quarantined(context) else None
+    work = _Undo(context.data, _moment(context.header.cutoff), _moment(_first_sent_at(context)) - skew, skew, copies)
     return carry_out(objects, work.bring_back, journal, parallel)
 
 
@@ -130,15 +142,24 @@ def _first_sent_at(context: MarkContext) -> float:
 @dataclass(frozen=True)
 class _Undo:
     """Brings objects back, one at a time. `cutoff`: all that is deleted was written before. `since`: before the first
-    delete. `skew`: by which the store's clock may be ahead of the times of journals."""
+    delete. `skew`: by which the store's clock may be ahead of the times of journals. `copies`: the place of the mark's
+    quarantine; None if nothing lies there."""
 
     data: StoreConfig
     cutoff: datetime
     since: datetime
     skew: timedelta
+    copies: StoreConfig | None = None
 
     def bring_back(self, wanted: Json) -> Json:
         """Bring one object back, unless something lies under its key."""
+        if self.copies is not None:
+            row = OneCopy(self.copies, self.data, may_be_gone=True).copy(wanted)
+            if row["outcome"] != MISSING:
+                return row
+        return self._undelete(wanted)
+
+    def _undelete(self, wanted: Json) -> Json:
         address, size = str(wanted["address"]), int(wanted["size"])
         row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
         store = connect(self.data)

@@ -105,7 +105,12 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     found.look(
         "how the store keeps objects",
         lambda: examine_settings(
-            told, home=home, metadata=answers.prefix, now=clock.now(), etags_are_md5=data.listed_digests
+            told,
+            home=home,
+            metadata=answers.prefix,
+            now=clock.now(),
+            etags_are_md5=data.listed_digests,
+            quarantine=context.policy.quarantine,
         ),
     )
     if data.listed_digests:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from lakegc_core.clock import duration
 from lakegc_core.doctor.etags import REMOVE, WHY
 from lakegc_core.doctor.finding import Finding, Level, cannot_be_told
 from lakegc_core.names import Symptom, see
@@ -23,15 +24,22 @@ _NOT_FREE = f"Nothing, if that was meant. {see(Symptom.BILL_DID_NOT_FALL)}"
 
 
 def examine_settings(
-    told: StoreSettings, *, home: str, metadata: str | None, now: datetime, etags_are_md5: bool = False
+    told: StoreSettings,
+    *,
+    home: str,
+    metadata: str | None,
+    now: datetime,
+    etags_are_md5: bool = False,
+    quarantine: timedelta | None = None,
 ) -> list[Finding]:
     """The findings on a store's settings. `home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as
-    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so."""
+    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says."""
     return [
         *_lifecycle(told, home, metadata or "_lakefs"),
         *_lock(told),
         *_versions(told),
         *_soft_delete(told),
+        *_quarantine(told, quarantine),
         *_encryption(told, etags_are_md5),
         *_uploads(told, now),
     ]
@@ -129,6 +137,22 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
         f"{see(Symptom.BILL_DID_NOT_FALL)}"
     )
     yield Finding("versioning", Level.NOTE if isinstance(told.lifecycle, Untold) else Level.WARNING, what, why, do)
+
+
+def _quarantine(told: StoreSettings, age: timedelta | None) -> Iterator[Finding]:
+    if age is None:
+        return
+    keeps = told.versioning is True or (isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0))
+    yield Finding(
+        "quarantine",
+        Level.NOTE,
+        f"lakegc copies what a sweep deletes into quarantine, and keeps the copies for {duration(age)}.",
+        "Until then `lakegc restore REPO MARK` brings it back, and its space is free only after that."
+        + (" The store keeps what is deleted too, so that it takes space twice." if keeps else ""),
+        "Leave `quarantine` out of lakegc.yaml."
+        if keeps
+        else "Run `lakegc retire` every night: it empties quarantines.",
+    )
 
 
 def _soft_delete(told: StoreSettings) -> Iterator[Finding]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-
-import pyarrow.compute as pc
+from dataclasses import dataclass, field, replace
 
 from lakegc_core import clock
 from lakegc_core.clock import APART
@@ -25,6 +23,7 @@ from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.previous import began_to_read_at, series_of
+from lakegc_core.marks.quarantine import Emptying, delete_below, empty, quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, is_open, sweeps_of
@@ -35,7 +34,6 @@ from lakegc_core.policy.facts import CommitsFacts
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
 _CLOSE = "close it (lakegc sweep … --close)"
-_BATCH = 1_000  # keys a request
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,12 @@ class Retirement:
     artifacts: int  # deleted now
     bytes: int  # of those, as the listing says
     dry_run: bool
+    quarantine: Emptying = field(default_factory=Emptying)
 
 
 def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool = False) -> Retirement:
     """Retire the marks of a repository that nothing needs any more; `keep` of the newest complete ones stay anyway.
+    Then empty the quarantines whose time is over.
 
     Left out, `keep` is lakegc.yaml's. RefusedError while another collector works on the repository; StoreError when
     artifacts could not be deleted: the next call goes on with them.
@@ -78,7 +78,10 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
     wanted = context.policy.keep_marks if keep is None else keep
     if wanted < safety.LEAST_MARKS:
         raise SettingsError(f"At least {safety.LEAST_MARKS} marks are kept, not {wanted}: later ones rest on them.")
-    if dry_run or not marks(context.workspace, context.home):  # without marks there is nothing to keep others from
+    if dry_run:
+        return replace(_retire(context, wanted, None, dry_run=True), quarantine=empty(context, None, dry_run=True))
+    # Without marks and copies there is nothing to keep others from.
+    if not marks(context.workspace, context.home) and not quarantined(context):
         return _retire(context, wanted, None, dry_run=True)
     with lease.held(
         context.workspace,
@@ -87,7 +90,8 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
         external=context.settings.lease == "external",
         demanded=context.policy.safety != safety.NONE.name,
     ) as held:
-        return _retire(context, wanted, held, dry_run=False)
+        found = _retire(context, wanted, held, dry_run=False)
+        return replace(found, quarantine=empty(context, held))
 
 
 def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str, str]:
@@ -272,15 +276,7 @@ def _delete_mark(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
 
 def _delete_files(mark: MarkArtifacts, held: Lease | None) -> tuple[int, int]:
     """Delete whatever lies in a mark's folder; return how many objects and bytes. StoreError if anything is left."""
-    count = size = left = 0
-    for batch in mark.store.list(f"{mark.folder}/"):
-        for start in range(0, batch.num_rows, _BATCH):
-            _check(held)
-            piece = batch.slice(start, _BATCH)
-            outcomes = mark.store.delete_many(piece.column("address").to_pylist())
-            left += sum(outcome.startswith(FAILED) for outcome in outcomes)
-            count += piece.num_rows
-            size += pc.sum(piece.column("size")).as_py() or 0
+    count, size, left = delete_below(mark.store, f"{mark.folder}/", held)
     if left:
         raise StoreError(
             f"{left:,} of {count:,} artifacts of mark {mark.mark_id} could not be deleted. Its record stands; run "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lakegc_core.config.credentials import AzureAccess, S3Access
@@ -67,6 +69,16 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
     if "://" not in place or place.startswith("local://"):
         raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder.")
     return config_for(Namespace(place.rstrip("/")), settings)
+
+
+def below(config: StoreConfig, folder: str) -> StoreConfig:
+    """The store rooted at a folder below the root of another one, reached in the same way."""
+    if isinstance(config, LocalConfig):
+        return LocalConfig(f"{config.path}/{folder}")
+    prefix: str = getattr(config, "prefix", "")
+    other: Any = config
+    found: StoreConfig = replace(other, prefix=f"{prefix}/{folder}" if prefix else folder)
+    return found
 
 
 def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> StoreConfig:

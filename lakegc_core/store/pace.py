@@ -139,3 +139,24 @@ class Gate:
     def opens(self) -> bool:
         """True if one more request may be sent. It is counted."""
         return self.may() and self.take()
+
+
+@dataclass
+class Requests:
+    """Counts the requests of one task, up to `most` (None: no limit). Safe to share between threads."""
+
+    most: int | None
+    sent: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def take(self) -> bool:
+        """Count one more. False, and not counted, if there is none left."""
+        with self._lock:
+            if self.most is not None and self.sent >= self.most:
+                return False
+            self.sent += 1
+            return True
+
+    def spend(self) -> None:
+        """Count all that there are."""
+        self.sent = self.most or 0

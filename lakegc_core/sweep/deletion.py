@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -26,8 +26,9 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
-from lakegc_core.store.pace import Gate, Pace, shared
+from lakegc_core.store.pace import Gate, Pace, Requests, shared
 from lakegc_core.sweep.conditions import Conditions
+from lakegc_core.sweep.keeping import ROWS, Keeping
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter, read_part
@@ -106,6 +107,7 @@ class Deletion:
     whose names lakeFS never gives.
     `asked_before`: True if an earlier run, which broke off, may have sent these objects without a record.
     `canaries`: addresses that lakeFS showed while the sweep planned, which no plan may name.
+    `keeping`: makes a copy of each object before its delete; None where no copies are wanted.
     `ahead`: seconds by which the data's store is at least ahead of the collector's clock, as `run_wave` measures it.
 
     An executor's own clock is never compared with the collector's. A task learns the collector's time from the store,
@@ -126,6 +128,7 @@ class Deletion:
     ahead: float = 0.0
     canaries: tuple[str, ...] = ()
     conditions: Conditions = field(default_factory=Conditions)
+    keeping: Keeping | None = None
 
     def now(self, *, ask: bool = True) -> float:
         """Unix seconds that the collector's clock has not passed yet, wherever this runs. See `StoreClock.latest`."""
@@ -153,7 +156,8 @@ class Deletion:
         """Send the piece's batches and journal their outcomes. Returns the rows that were not sent."""
         deletes = connect(self.data).deletes
         pace = shared(self.data, deletes.requests, self.rate)
-        size = min(BATCH, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
+        most = BATCH if self.keeping is None else ROWS
+        size = min(most, deletes.batch, max(1, int(self.rate)) if self.rate else BATCH)
         under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]] = deque()
         journal = _Journal(self, piece)
         reached = 0
@@ -226,31 +230,14 @@ class Deletion:
                 proved = now
             return True
 
-        return self.conditions.delete(connect(self.data), batch, Gate(pace, may, requests.take))
+        gate = Gate(pace, may, requests.take)
+        if self.keeping is None:
+            return self.conditions.delete(connect(self.data), batch, gate)
+        delete = partial(self.conditions.delete, connect(self.data), gate=gate)
+        return self.keeping.delete(batch, self.until, self.now, delete)
 
     def _is_alone(self) -> bool:
         return self.lease is None or self.lease.stands()
-
-
-@dataclass
-class Requests:
-    """Counts the requests of one task, up to `most` (None: no limit). Safe to share between threads."""
-
-    most: int | None
-    sent: int = 0
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def take(self) -> bool:
-        """Count one more. False, and not counted, if there is none left."""
-        with self._lock:
-            if self.most is not None and self.sent >= self.most:
-                return False
-            self.sent += 1
-            return True
-
-    def spend(self) -> None:
-        """Count all that there are."""
-        self.sent = self.most or 0
 
 
 class _Journal:

@@ -61,6 +61,9 @@ class SweepResult:
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
     versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
+    quarantine: Mapping[str, float] = field(default_factory=dict)
+    """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
+    which a dry run lacks. Empty if there are none."""
     statement: str | None = None  # digest of the statement that the sweep left; None when nothing was begun
     price: Price | None = None  # of the store, as it was set when this was swept
 
@@ -68,6 +71,11 @@ class SweepResult:
     def lost(self) -> int:
         """Objects that were found referenced after they had been deleted. Never silent."""
         return self.outcomes.get(Outcome.LOST, 0)
+
+    @property
+    def bytes_freed(self) -> int:
+        """The bytes that were deleted, but for those that lie in quarantine."""
+        return 0 if self.quarantine else self.bytes_deleted
 
     @property
     def trouble(self) -> str:

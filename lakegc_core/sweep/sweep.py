@@ -30,6 +30,7 @@ from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.failures import left_over
+from lakegc_core.sweep.keeping import kept, promised
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import absent, lying, settled, spread
 from lakegc_core.sweep.other_tools import OtherMark
@@ -37,7 +38,7 @@ from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
 from lakegc_core.sweep.read_sample import Sample, read_again, take_sample
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.result import SweepResult, keeps
+from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.statement import close_with_statement, operator
 from lakegc_core.sweep.totals import Totals
@@ -202,7 +203,7 @@ class _Sweep:
     def _preview(self, plan: Plan) -> SweepResult:
         """The result of a dry run: what would be deleted, and how long that would take."""
         totals, rows = self.record.totals(), plan.objects.rows
-        result = replace(self._result(totals.outcomes, 0, rows), planned_bytes=plan.objects.sum(BYTES))
+        result = replace(self._result(totals.outcomes, 0, rows), **promised(self.context, plan.objects.sum(BYTES)))
         found = estimate(self.context, rows, result.seconds, self.call.budget.until)
         return replace(result, estimate=found, over_budget=totals.over_budget)
 
@@ -276,8 +277,7 @@ class _Sweep:
         planned = self.record.check_sums(totals)
         result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
         result = replace(result, over_budget=totals.over_budget, delay=totals.delay, oldest=totals.oldest)
-        result = replace(result, **keeps(connect(self.context.data)))
-        result = replace(result, **self._gone_by(totals))
+        result = replace(result, **kept(self.context, self.record.number, totals), **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         report = asdict(result) | {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
@@ -24,6 +25,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
+from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import gone, near_paths, note, noted
 from lakegc_core.sweep.planning import Plan
@@ -226,6 +228,7 @@ class Waves:
         if most is None:
             return list(pieces), []
         room, batch = most - self.requests, min(BATCH, connect(self.context.data).deletes.batch)
+        batch = batch if self._keeping is None else min(ROWS, batch)
         sent: list[Piece] = []
         later: list[Piece] = []
         for piece in pieces:
@@ -252,7 +255,13 @@ class Waves:
             asked_before=self.is_unsure,
             canaries=plan.canaries.addresses,
             conditions=self.conditions,
+            keeping=self._keeping,
         )
+
+    @cached_property
+    def _keeping(self) -> Keeping | None:
+        """The copies into quarantine, on record from the first wave on."""
+        return keeping_of(self.context, self.record.number)
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""

@@ -16,6 +16,7 @@ from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.shelf import Shelf, retired_marks
 from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
@@ -25,11 +26,12 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
 from lakegc_core.views.report import first_young_json, price_json
 from lakegc_core.views.waits import delay_lines, of_sweep, oldest_in_words, oldest_of
-from lakegc_core.views.words import ago, human_bytes, monthly, shown, to_the_minute, too_young
+from lakegc_core.views.words import ago, human_bytes, monthly, not_freed, shown, to_the_minute, too_young
 
 _SIDE_BY_SIDE = 16  # small files that are asked for at a time
 _NONE = {"objects": 0, "bytes": 0}
-_NO_SWEEPS = {"sweeps": 0, "deleted": 0, "bytes_deleted": 0, "kept_as_versions": 0, "recoverable": 0, "unknown": 0}
+_NOT_FREED = ("kept_as_versions", "recoverable", "in_quarantine", "unknown")
+_NO_SWEEPS = dict.fromkeys(("sweeps", "deleted", "bytes_deleted", *_NOT_FREED), 0)
 
 
 def history_of(
@@ -80,7 +82,9 @@ def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
 
 
 def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
-    """Subtract from what each sweep deleted what came back of it: by restores, and by what marks and sweeps saw."""
+    """Subtract from what each sweep deleted what came back of it: by restores, and by what marks and sweeps saw. Forget
+    until when it lay in quarantine, where that was emptied."""
+    held = set(quarantined(context))
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         standing = dict(pool.map(lambda each: (each.mark_id, restores_in(each.mark)), Shelf.of(context)))
     back: dict[tuple[str, int], tuple[int, int]] = {}
@@ -96,11 +100,12 @@ def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
     for mark in found:
         for sweep in mark.get("swept", ()):
             objects, size = back.get((mark["mark_id"], sweep["sweep"]), (0, 0))
+            sweep["quarantined_until"] = sweep["quarantined_until"] if mark["mark_id"] in held else None
             sweep["came_back"] = {"objects": objects, "bytes": size}
             sweep["deleted"] = max(0, sweep["deleted"] - objects)
             sweep["bytes_deleted"] = max(0, sweep["bytes_deleted"] - size)
         if "deleted" in mark:
-            mark |= _deleted(mark["swept"])
+            mark |= _deleted(mark.get("swept", ()))
 
 
 def unreadable(name: str, error: LakegcError) -> Json:
@@ -134,7 +139,7 @@ def summed(found: Sequence[Json]) -> Json:
 
 def freed_bytes(totals: Json) -> int:
     """Bytes that the store has no more: not those that it can still bring back, and none of which nobody knows."""
-    return int(totals["bytes_deleted"] - totals["kept_as_versions"] - totals["recoverable"] - totals["unknown"])
+    return int(totals["bytes_deleted"] - sum(totals[name] for name in _NOT_FREED))
 
 
 def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> Json:
@@ -177,6 +182,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "bytes_deleted": report.get("bytes_deleted", 0),
         "versioned": report.get("versioned"),
         "recoverable_until": instant(until) if until else None,
+        "quarantined_until": instant(held) if (held := report.get("quarantine", {}).get("until")) else None,
         "broke_off": not finished,
         "taken_back": report.get("taken_back", ()),
         **of_sweep(report),
@@ -203,7 +209,8 @@ def _left(mark: Json) -> Json:
 
 def _totals(sweeps: Iterable[Json], since: float) -> Json:
     """The deletes of sweeps since a moment. `kept_as_versions`: bytes of it that a store keeps as old versions;
-    `recoverable`: bytes that its soft delete still holds; `unknown`: bytes of which nobody knows."""
+    `recoverable`: bytes that its soft delete still holds; `in_quarantine`: bytes of which copies lie there; `unknown`:
+    bytes of which nobody knows."""
     found = dict(_NO_SWEEPS)
     for sweep in sweeps:
         if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
@@ -220,6 +227,8 @@ def _not_freed(sweep: Json) -> str:
     """The reason why deleted objects of a sweep still take space, or may; "" if they do not."""
     if sweep["versioned"]:
         return "kept_as_versions"
+    if sweep["quarantined_until"]:
+        return "in_quarantine"
     until = sweep["recoverable_until"]
     if until and _seconds(until) > clock.now().timestamp():
         return "recoverable"
@@ -280,7 +289,7 @@ def _remark(mark: Json) -> str:
     """A remark on a mark, beside its figures."""
     if mark["started_at"] and clock.is_to_come(_seconds(mark["started_at"]), clock.now().timestamp()):
         return "by a clock that was wrong or replaced: not the newest"
-    if any(sweep["broke_off"] for sweep in mark["swept"]):
+    if any(sweep["broke_off"] for sweep in mark.get("swept", ())):
         return "a sweep broke off"
     if mark.get("refused"):
         return "refused"
@@ -329,17 +338,6 @@ def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> 
     if price and saved:
         said.append(f"{monthly(saved, price)} saved")
     return ["  " + " · ".join(said)]
-
-
-def not_freed(totals: Json) -> list[str]:
-    """The deleted bytes that still take space, or may, in words."""
-    kept, held, unknown = (totals[name] for name in ("kept_as_versions", "recoverable", "unknown"))
-    said = [
-        f"{human_bytes(kept)} of it kept as old versions until the store lets them expire" if kept else "",
-        f"{human_bytes(held)} of it can still be brought back: the store's soft delete" if held else "",
-        f"of {human_bytes(unknown)} it is not known whether the store keeps old versions" if unknown else "",
-    ]
-    return list(filter(None, said))
 
 
 def _amount(objects: int, size: int) -> str:

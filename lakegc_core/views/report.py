@@ -134,6 +134,7 @@ def sweep_report(result: SweepResult) -> Json:
         **({"refused_by": dict(result.refused_by)} if result.dry_run else {}),
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
+        "quarantine": _quarantine_json(result.quarantine),
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),
         "canaries": dict(result.canaries),
@@ -143,6 +144,12 @@ def sweep_report(result: SweepResult) -> Json:
         "seconds": round(result.seconds, 3),
         "report": result.report,
     }
+
+
+def _quarantine_json(told: Mapping[str, float]) -> Json | None:
+    """For how long copies of what a sweep deletes stay in quarantine; None if there are none."""
+    until = told.get("until")
+    return {"seconds": told["age"], "until": instant(until) if until else None} if told else None
 
 
 def retirement_report(result: Retirement) -> Json:
@@ -155,6 +162,8 @@ def retirement_report(result: Retirement) -> Json:
         "unclosed": list(result.unclosed),
         "artifacts_deleted": result.artifacts,
         "artifact_bytes": result.bytes,
+        "emptied": [{"mark_id": mark_id, **amount} for mark_id, amount in result.quarantine.emptied.items()],
+        "in_quarantine": [{"mark_id": mark_id, "because": why} for mark_id, why in result.quarantine.kept.items()],
     }
 
 

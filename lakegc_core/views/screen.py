@@ -16,6 +16,7 @@ from lakegc_core.views.words import (
     gone_by,
     held_by,
     human_bytes,
+    in_quarantine,
     kept_by,
     monthly,
     on_condition,
@@ -159,6 +160,7 @@ def sweep_screen(report: Json) -> str:
         size = human_bytes(report["planned_bytes"])
         lines.append(f"  {'would be deleted':<18} {report['planned']:>14,} objects {size:>10}")
         lines += [f"  {said}" for said in time_it_takes(report)]
+        lines += in_quarantine(report)
     remarks = {
         Outcome.DELETED: freed(report),
         Outcome.ALREADY_GONE: gone_by(report),
@@ -197,7 +199,8 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
         lines += ["", f"  report   {report['report']}", f"  statement {report['statement']}"]
-    if outcomes.get(Outcome.DELETED) and (report["versioned"] or report["recoverable_until"]):
+    can_undo = report["versioned"] or report["recoverable_until"] or report["quarantine"]
+    if outcomes.get(Outcome.DELETED) and can_undo:
         lines.append(f"  undo     {undo(report['repository'], report['mark_id'])}")
     return "\n".join(lines)
 
@@ -229,6 +232,12 @@ def retirement_screen(report: Json) -> str:
         f"{see(Symptom.SWEEP_BROKE_OFF)}"
         for mark_id in report["unclosed"]
     ]
+    lines += [
+        f"  {shown(each['mark_id']):<28} quarantine {'to be ' if report['dry_run'] else ''}emptied: "
+        f"{counted(each['objects'], 'object')}, {human_bytes(each['bytes'])}"
+        for each in report["emptied"]
+    ]
+    lines += [f"  {shown(each['mark_id']):<28} {shown(each['because'])}" for each in report["in_quarantine"]]
     return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core import clock
-from lakegc_core.clock import roughly
+from lakegc_core.clock import duration, roughly
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.holds import PATH
 
@@ -117,6 +117,9 @@ def freed(report: Json) -> str:
     if not report["outcomes"].get(Outcome.DELETED):
         return ""
     size = report["bytes_deleted"]
+    told = report.get("quarantine")
+    if told:
+        return f"{human_bytes(size)}, in quarantine until {to_the_minute(told['until'])}: freed once that is emptied"
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
 
@@ -177,15 +180,26 @@ def time_it_takes(report: Json) -> list[str]:
     return said
 
 
+def in_quarantine(report: Json) -> list[str]:
+    """For how long what a dry run planned could be brought back, as a line of its screen; none without quarantine."""
+    told = report["quarantine"]
+    age = told and duration(timedelta(seconds=told["seconds"]))
+    return [f"  could be brought back: copies stay in quarantine for {age}"] if told else []
+
+
 def undo(repository: str, mark_id: str) -> str:
     """The command that brings back what the store itself keeps of what the sweeps of a mark deleted."""
     return f"lakegc restore {repository} {mark_id}"
 
 
-def comes_back(versioned: bool | None, soft_delete: timedelta | None, how: str) -> str:
-    """A sentence that says if deleted objects can be brought back from the store itself. `versioned`: whether it keeps
-    old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the command
-    that does it."""
+def comes_back(
+    versioned: bool | None, soft_delete: timedelta | None, how: str, quarantine: timedelta | None = None
+) -> str:
+    """A sentence that says if deleted objects can be brought back without a backup. `versioned`: whether the store
+    keeps old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the
+    command that does it; `quarantine`: for how long lakegc keeps copies."""
+    if quarantine:
+        return f"`{how}` brings them back for {duration(quarantine)}: lakegc copies each into quarantine first."
     if soft_delete:
         return f"`{how}` brings them back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
     if versioned:
@@ -205,3 +219,16 @@ def space(size: int, versioned: bool | None, recoverable_until: str | None) -> s
     if versioned is None:
         return f"{human_bytes(size)} deleted; whether the store keeps old versions of it is not known"
     return f"{human_bytes(size)} freed"
+
+
+def not_freed(totals: Json) -> list[str]:
+    """The deleted bytes that still take space, or may, in words."""
+    kept, held, unknown = (totals[name] for name in ("kept_as_versions", "recoverable", "unknown"))
+    copied = totals["in_quarantine"]
+    said = [
+        f"{human_bytes(kept)} of it kept as old versions until the store lets them expire" if kept else "",
+        f"{human_bytes(held)} of it can still be brought back: the store's soft delete" if held else "",
+        f"{human_bytes(copied)} of it in quarantine: freed once that is emptied" if copied else "",
+        f"of {human_bytes(unknown)} it is not known whether the store keeps old versions" if unknown else "",
+    ]
+    return list(filter(None, said))

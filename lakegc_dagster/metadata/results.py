@@ -66,7 +66,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "failed": result.failed,
         "bytes_deleted": result.bytes_deleted,
         **({"deletes": said} if (said := on_condition(report)) else {}),
-        **cost("freed_per_month", result.bytes_deleted, None if result.dry_run else report["price"]),
+        **cost("freed_per_month", result.bytes_freed, None if result.dry_run else report["price"]),
         "seconds": round(result.seconds, 3),
         "sweep": result.sweep,
         **({"unreadable": dict(result.unreadable)} if result.unreadable else {}),

@@ -218,6 +218,10 @@ DELETES = (
             "if is_repeated and piece.most_requests is not None:",
             "if is_repeated and piece.most_requests == 0:",
         ),
+    ),
+    *of(
+        "lakegc_core/store/pace.py",
+        f"{_SWEPT}/test_sweep_budget.py -k throttles",
         (
             "requests are not counted",
             "if self.most is not None and self.sent >= self.most:",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 
 from lakegc_core.names import Json
-from lakegc_core.views.history import freed_bytes, not_freed
+from lakegc_core.views.history import freed_bytes
 from lakegc_core.views.page.parts import card
-from lakegc_core.views.words import counted, day, human_bytes, money, monthly, monthly_cost, yearly
+from lakegc_core.views.words import counted, day, human_bytes, money, monthly, monthly_cost, not_freed, yearly
 
 
 def headline(sums: Json, of: str, since: str | None = None, found_by: str = "") -> str:

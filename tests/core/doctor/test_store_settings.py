@@ -154,3 +154,15 @@ def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
 
     monkeypatch.setattr(S3Store, "settings", later)
     assert on_bucket.finding("open-uploads").what.startswith("1 uploads")
+
+
+def test_a_quarantine_is_named_and_where_the_store_keeps_all_it_is_one_too_many() -> None:
+    def found(**more: Any) -> list[str]:
+        every = examine_settings(
+            replace(PLAIN, **more), home=HOME, metadata="_lakefs", now=NOW, quarantine=timedelta(days=7)
+        )
+        return [f"{each.what} {each.do}" for each in every if each.name == "quarantine"]
+
+    (alone,), (twice,) = found(), found(soft_delete=timedelta(days=7))
+    assert "keeps the copies for 7d" in alone and "lakegc retire" in alone
+    assert "Leave `quarantine` out" in twice

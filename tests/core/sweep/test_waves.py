@@ -118,7 +118,7 @@ class Bench:
         objects = [Part(name, 3, 1, "0") for name in "ab"]
         folder = DatasetFolder(self.context.workspace, "plan")
         plan = Plan(folder.dataset("", objects, PLAN_SCHEMA), look, None, Canaries(self.context))
-        record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"))
+        record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"), number=1)
         every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)

@@ -18,7 +18,8 @@ from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
-from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines, not_freed
+from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines
+from lakegc_core.views.words import not_freed
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick
 from tests.support.night_stores import MIDWAY, dying
@@ -176,6 +177,7 @@ def test_what_a_soft_delete_still_holds_is_freed_when_it_ends(monkeypatch: pytes
     swept = {
         "finished_at": "2025-03-30T12:00:00.000Z",
         "recoverable_until": "2025-04-06T12:00:00.000Z",
+        "quarantined_until": None,
         "deleted": 1,
         "bytes_deleted": 50,
         "versioned": False,
@@ -194,7 +196,7 @@ def test_what_a_soft_delete_still_holds_is_freed_when_it_ends(monkeypatch: pytes
 
 @pytest.mark.parametrize(("size", "said"), [(1_000, "less than 0.01 EUR"), (10**12, "about 20.00 EUR")])
 def test_money_that_is_saved_is_said_as_everywhere(size: int, said: str) -> None:
-    sums = {"kept_as_versions": 0, "recoverable": 0, "unknown": 0}
+    sums = {"kept_as_versions": 0, "recoverable": 0, "in_quarantine": 0, "unknown": 0}
     found = {
         "repository": "lake",
         "last_mark": None,

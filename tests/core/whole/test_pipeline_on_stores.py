@@ -15,12 +15,15 @@ import pytest
 from azure.storage.blob import RetentionPolicy
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.copies.backup import restore
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.marks import quarantine
 from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
 from lakegc_core.store.azure.store import AzureStore
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import sweep_screen
 from lakegc_sandbox.api.server import SandboxServer
@@ -126,3 +129,44 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
         assert client.read_byte("lake", commits["day 20"], "table/part 0") == 410
         for ref, path in ((commits["day 10"], "table/part 0"), ("main", "table/part 2"), ("main", "staged")):
             assert client.read_byte("lake", ref, path) in (200, 206)
+
+
+def test_what_is_swept_into_quarantine_comes_back_byte_for_byte_and_is_emptied_on_time(
+    spark: SparkSession, tmp_path: Path, unsafe: None, place: tuple[str, str, StoreConfig, StoreMapping]
+) -> None:
+    blockstore, uri, config, mapping = place
+    sandbox = Sandbox(tmp_path, blockstore=blockstore, seed=1)
+    repository = sandbox.create_repository("lake", uri, store=config, age=30 * DAY)
+    live, dead = history(repository)
+    store = connect(config)
+    before = {key: store.read(key) for key in dead}
+    time.sleep(1.1)  # or longer: some stores count whole seconds, and only what is older than the mark may go
+    with SandboxServer(sandbox) as server:
+        credentials = ServerSettings(server.url, server.access_key, server.secret_key)
+        policy = RepositoryPolicy("*", quarantine=timedelta(seconds=1))
+        settings = Settings(server=credentials, stores=(mapping,), repositories=(policy,))
+        opened = open_repository(settings, "lake", client=LakeFSClient(credentials))
+        context = begin_mark(opened, "m1", min_age=timedelta(0), safety_level="none")
+        pipeline.mark(spark, context)
+        swept = swept_report(spark, context)
+        assert (swept.outcomes["deleted"], swept.failed) == (len(dead), 0) and "until" in swept.quarantine
+        assert {key for batch in store.list("data/") for key in batch["address"].to_pylist()} == live
+        assert contents(connect(quarantine.place_of(context, "m1"))) == before
+
+        one = restore(spark, context, paths=[min(dead)]).outcomes
+        assert one["copied"] == sum(one.values()) == 1
+        assert restore(spark, context).outcomes["copied"] == len(dead) - 1
+        assert restore(spark, context).outcomes["already_there"] == len(dead)
+        assert {key: store.read(key) for key in dead} == before
+        until_over(swept.quarantine["until"])
+        assert retire(context).quarantine.emptied["m1"]["objects"] == len(dead)
+        assert quarantine.quarantined(context) == [] and {key: store.read(key) for key in dead} == before
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    return {key: store.read(key) for batch in store.list() for key in batch["address"].to_pylist()}
+
+
+def until_over(moment: float) -> None:
+    """Wait until the clocks are past a moment: the store's counts whole seconds."""
+    time.sleep(max(0.0, moment + 1.1 - time.time()))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.copies.transfer import Limits, _Transfer
+from lakegc_core.marks.one_copy import OneCopy
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
@@ -51,7 +51,7 @@ def hooked(between: Proxy, hook: Hook) -> Iterator[None]:
 
 
 def outcome(source: StoreConfig, target: StoreConfig, size: int = len(BYTES)) -> str:
-    return str(_Transfer(source, target, Limits()).copy({"address": KEY, "size": size})["outcome"])
+    return str(OneCopy(source, target).copy({"address": KEY, "size": size})["outcome"])
 
 
 def test_a_copy_within_the_store_and_one_between_stores_count_and_are_found_again(s3: S3Config, tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Copies one object from one store to another under the same key, and never over something different.
+
+A copy counts only after the target was asked for it: its size must be the source's, and its digest too where both
+stores vouch for one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.names import Json
+from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
+
+MISSING = "missing"  # not in the source
+DIFFERENT = "different"  # something else lies at the target: left alone
+FAILED = "failed"
+
+_IN_MEMORY = 16 << 20  # bytes of an object between two stores that stay out of a temporary file
+
+
+@dataclass(frozen=True)
+class OneCopy:
+    """Copies objects, one at a time. `bandwidth`: bytes a second between stores that cannot copy from each other; 0: no
+    limit.
+
+    `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
+    `made_after`: what lies at the target counts only if it was written after the source.
+    """
+
+    source: StoreConfig
+    target: StoreConfig
+    bandwidth: float = 0.0
+    may_be_gone: bool = False
+    made_after: bool = False
+
+    def copy(self, wanted: Json) -> Json:
+        """Copy one object, and return what came of it (`transfer.SCHEMA`). `wanted`: address, and size as the mark
+        listed it."""
+        address, size = str(wanted["address"]), int(wanted["size"])
+        row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
+        source, target = connect(self.source), connect(self.target)
+        try:
+            found = source.head(address)
+            row |= {"size": found.size, "etag": found.etag}
+            there = head_if_there(target, address)
+            if there is not None:
+                return row | self._lying(found, there)
+            if target.copy(self.source, address, address) is None:
+                self._carry(source, target, found)
+            if not _same(found, target.head(address)):
+                raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
+        except ObjectNotFoundError:
+            return row | self._lacking(target, address, size)
+        except LakegcError as error:
+            return row | {"problem": str(error)[:500]}
+        return row | {"outcome": COPIED}
+
+    def _lying(self, found: ObjectInfo, there: ObjectInfo) -> Json:
+        """The outcome of an object under whose key something lies at the target."""
+        if not _same(found, there):
+            problem = f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
+            return {"outcome": DIFFERENT, "problem": problem}
+        if self.made_after and there.last_modified < found.last_modified:
+            return {"outcome": DIFFERENT, "problem": "the source was written over after it was copied"}
+        return {"outcome": ALREADY_THERE}
+
+    def _lacking(self, target: Store, address: str, size: int) -> Json:
+        """The outcome of an object that the source does not hold."""
+        if self.may_be_gone:
+            try:
+                there = head_if_there(target, address)
+            except LakegcError as error:
+                return {"problem": str(error)[:500]}
+            if there is not None and there.size == size:
+                return {"outcome": ALREADY_THERE}
+        return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
+
+    def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
+        """Between stores that cannot copy from each other: down and up again."""
+        began = time.monotonic()
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+            source.download(found.address, file)
+            file.seek(0)
+            target.upload(found.address, file)
+        if self.bandwidth:
+            time.sleep(max(0.0, found.size / self.bandwidth - (time.monotonic() - began)))
+
+
+def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
+    """Equal as far as the stores prove: an ETag proves nothing, however much it looks like an MD5 (SSE-KMS)."""
+    if one.size != other.size:
+        return False
+    digests = {each.digest for each in (one, other) if each.digest}
+    return len(digests) < 2

@@ -1,0 +1,195 @@
+"""The quarantine of a mark: copies of what its sweeps delete, for a while, where the store itself keeps nothing.
+
+Copies lie below lakegc's own folder, beside the mark and not in it, so that they outlive its retirement. A record is
+written before the first copy and deleted after the last one: it says since when, and for how long, they stay. Who makes
+the copies is in `sweep.keeping`; who brings objects back is in `copies`. Here: the record, and the emptying, which
+deletes copies and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.clock import instant
+from lakegc_core.errors import MarkError, ObjectNotFoundError, StoreError
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
+from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.ledger import restores_of
+from lakegc_core.marks.sweeps import files_of, sweeps_of
+from lakegc_core.names import FAILED, Json, Symptom, see
+from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.factory import below
+
+FOLDER = "quarantine"
+"""The folder of a home for quarantines, with a folder for each mark: the record, and the copies below `objects/`."""
+
+_BATCH = 1_000  # keys a request
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The record of a mark's quarantine. `age`: seconds for which copies stay after `at`, unix seconds, the end of the
+    last sweep. `sweeps` maps the numbers of sweeps to the objects and bytes that they deleted, 0 while not over."""
+
+    mark_id: str
+    age: float
+    at: float
+    sweeps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def until(self) -> float:
+        """The moment up to which nothing is emptied, unix seconds, once the last sweep is over."""
+        return self.at + self.age
+
+    @property
+    def amount(self) -> dict[str, int]:
+        """Objects and bytes that the sweeps deleted."""
+        return {name: sum(each.get(name, 0) for each in self.sweeps.values()) for name in ("objects", "bytes")}
+
+
+@dataclass(frozen=True)
+class Emptying:
+    """The result of `empty`. `emptied` maps ids of marks to the objects and bytes of the copies that went, `kept` to
+    the reasons why copies stay."""
+
+    emptied: dict[str, dict[str, int]] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+def place_of(context: RepositoryContext, mark_id: str) -> StoreConfig:
+    """The store rooted where the copies of a mark lie, under the keys of their objects."""
+    return below(context.workspace, f"{_folder(context, mark_id)}/objects")
+
+
+def quarantined(context: RepositoryContext) -> list[str]:
+    """The ids of the marks of which something lies in quarantine."""
+    store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
+    folders = [each for level in store.list_level(prefix) for each in level.prefixes]
+    # Some stores go on showing folders that hold nothing.
+    found = (each for each in folders if next(iter(store.list(each)), None) is not None)
+    return sorted(each.removeprefix(prefix).rstrip("/") for each in found)
+
+
+def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
+    """The record of a mark's quarantine; None if there is none. MarkError if it does not read."""
+    key = f"{_folder(context, mark_id)}/{FOLDER}.json"
+    changed = f"{context.workspace.root}/{key} was changed after it was written. Look at what lies there."
+    try:
+        value = decode(connect(context.workspace).read(key), key)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return Quarantine(**unsealed(value, changed, mark_id=mark_id))
+    except TypeError:
+        raise MarkError(changed) from None
+
+
+def begin(context: RepositoryContext, mark_id: str, sweep: int, age: float) -> None:
+    """Put on record that a sweep is about to copy. Of two ages (seconds) the longer one counts."""
+    found = record_of(context, mark_id) or Quarantine(mark_id, age, 0.0)
+    sweeps = {str(sweep): {"objects": 0, "bytes": 0}} | dict(found.sweeps)
+    _write(context, replace(found, age=max(age, found.age), at=_latest(context), sweeps=sweeps))
+
+
+def end(context: RepositoryContext, mark_id: str, sweep: int, objects: int, size: int) -> Quarantine | None:
+    """Put on record what a sweep deleted that is about to be over. None if it copied nothing."""
+    found = record_of(context, mark_id)
+    if found is None or str(sweep) not in found.sweeps:
+        return None
+    sweeps = dict(found.sweeps) | {str(sweep): {"objects": objects, "bytes": size}}
+    found = replace(found, at=_latest(context), sweeps=sweeps)
+    _write(context, found)
+    return found
+
+
+def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = False) -> Emptying:
+    """Delete the copies of marks whose time is over. The caller holds the lease of the repository.
+
+    Copies stay while a sweep of the mark is not over, and after a restore of it that broke off as long again. A record
+    that does not read, or is missing, keeps them. StoreError if copies could not be deleted: the next call goes on.
+    """
+    found, now = Emptying(), None
+    for mark_id in quarantined(context):
+        now = _earliest(context) if now is None else now
+        if why := _reason_to_keep(context, mark_id, now):
+            found.kept[mark_id] = why
+        elif not dry_run:
+            found.emptied[mark_id] = _empty(context, mark_id, held)
+        elif (record := record_of(context, mark_id)) is not None:
+            found.emptied[mark_id] = record.amount
+    return found
+
+
+def _reason_to_keep(context: RepositoryContext, mark_id: str, now: float) -> str:
+    """The reason why copies of a mark stay, in words; "" if they may go. `now`: unix seconds."""
+    try:
+        record = record_of(context, mark_id)
+    except MarkError as error:
+        return str(error)
+    if record is None:
+        return f"{context.workspace.root}/{_folder(context, mark_id)}/ holds copies without a record"
+    mark = context.artifacts(mark_id)
+    files = (files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder))
+    if any("plan.json" in each and "report.json" not in each for each in files):
+        return "a sweep of the mark broke off: finish it, or close it (lakegc sweep … --close)"
+    if now < record.until:
+        return f"in quarantine until {instant(record.until)}"
+    restores = (each.begun_at + record.age for each in restores_of(mark) if each.report is None)
+    until = max(restores, default=0.0)
+    return f"a restore of the mark broke off: kept until {instant(until)}" if now < until else ""
+
+
+def _empty(context: RepositoryContext, mark_id: str, held: Lease | None) -> dict[str, int]:
+    """Delete the copies of a mark, then its record. Returns objects and bytes of the copies."""
+    store, folder = connect(context.workspace), _folder(context, mark_id)
+    count, size, left = delete_below(store, f"{folder}/objects/", held)
+    if left:
+        raise StoreError(
+            f"{left:,} of {count:,} copies in the quarantine of mark {mark_id} could not be deleted. Run `lakegc "
+            f"retire` again for the rest. {see(Symptom.RETIRE_FAILS)}"
+        )
+    _, _, left = delete_below(store, f"{folder}/", held)
+    if left:
+        raise StoreError(f"{folder}/{FOLDER}.json could not be deleted. {see(Symptom.RETIRE_FAILS)}")
+    store.remove_empty_folders(f"{folder}/")
+    return {"objects": count, "bytes": size}
+
+
+def delete_below(store: Store, prefix: str, held: Lease | None) -> tuple[int, int, int]:
+    """Delete whatever lies below a prefix. Returns how many objects and bytes, and how many of the objects stay."""
+    count = size = left = 0
+    for batch in store.list(prefix):
+        for start in range(0, batch.num_rows, _BATCH):
+            if held is not None:
+                held.check()
+            piece = batch.slice(start, _BATCH)
+            outcomes = store.delete_many(piece.column("address").to_pylist())
+            left += sum(outcome.startswith(FAILED) for outcome in outcomes)
+            count += piece.num_rows
+            size += pc.sum(piece.column("size")).as_py() or 0
+    return count, size, left
+
+
+def _folder(context: RepositoryContext, mark_id: str) -> str:
+    return f"{context.home}/{FOLDER}/{mark_id}"
+
+
+def _write(context: RepositoryContext, record: Quarantine) -> None:
+    value: Json = asdict(record)
+    key = f"{_folder(context, record.mark_id)}/{FOLDER}.json"
+    connect(context.workspace).write(key, encode(sealed(value)))
+
+
+def _latest(context: RepositoryContext) -> float:
+    """Now, unix seconds, by the clock that is ahead: the collector's or the store's. So copies never go too early."""
+    return max(clock.now().timestamp(), connect(context.workspace).probe().clock.timestamp())
+
+
+def _earliest(context: RepositoryContext) -> float:
+    """Now, unix seconds, by the clock that is behind."""
+    return min(clock.now().timestamp(), connect(context.workspace).probe().clock.timestamp())

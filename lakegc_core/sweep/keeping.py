@@ -1,0 +1,98 @@
+"""Copies into quarantine: right before its delete each object is copied, and only what has a copy is deleted.
+
+A task copies the rows of one request, then deletes them, so that nothing lies between the proof of a copy and the
+delete but the request itself. What a killed task leaves is a copy too many. `marks.quarantine` knows where copies lie,
+and when they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakegc_core.clock import duration
+from lakegc_core.marks import quarantine
+from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.one_copy import DIFFERENT, MISSING, OneCopy
+from lakegc_core.names import FAILED, Outcome, Stage
+from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
+from lakegc_core.sweep.result import keeps
+from lakegc_core.sweep.totals import Totals
+
+NOT_COPIED = f"{FAILED}NotCopied"
+"""Outcome of an object that stays because it could not be copied into quarantine."""
+COPY_DIFFERS = f"{FAILED}CopyDiffers"
+"""Outcome of an object that stays because another object lies in quarantine under its key."""
+
+ROWS = 100
+"""The most objects that are copied, then deleted, by one request: few wait for the copies of others."""
+_SIDE_BY_SIDE = 8
+_SHARE = 0.75
+"""Of the time that is left, the share in which copies begin. The rest is for the deletes of what was copied."""
+
+_OUTCOMES = {MISSING: str(Outcome.ALREADY_GONE), DIFFERENT: COPY_DIFFERS, NOT_ASKED: NOT_ASKED}
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Copies what is about to be deleted. `data`: the store of the objects; `place`: that of the copies."""
+
+    data: StoreConfig
+    place: StoreConfig
+
+    def delete(
+        self,
+        rows: pa.RecordBatch,
+        until: float,
+        now: Callable[[], float],
+        delete: Callable[[pa.RecordBatch], list[str]],
+    ) -> list[str]:
+        """Copy the rows of a plan, and have those deleted that have a copy. Returns one outcome per row, in order.
+
+        `until`: the end of the wave by the clock `now`. No copy begins in the last quarter of the time that is left.
+        What the store does not hold is not deleted: it is gone.
+        """
+        began = now()
+        stop = began + _SHARE * (until - began)
+        work = OneCopy(self.data, self.place, made_after=True)
+
+        def outcome(row: dict[str, Any]) -> str:
+            return str(work.copy(row)["outcome"]) if now() < stop else NOT_ASKED
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            told = list(pool.map(outcome, rows.select(["address", "size"]).to_pylist()))
+        saved = rows.filter(pa.array([each in SAVED for each in told], pa.bool_()))
+        answers = iter(delete(saved) if saved.num_rows else [])
+        return [next(answers) if each in SAVED else _OUTCOMES.get(each, NOT_COPIED) for each in told]
+
+
+def keeping_of(context: MarkContext, sweep: int) -> Keeping | None:
+    """The copies that a sweep makes, which go on record before the first one; None if lakegc.yaml wants none."""
+    age = context.policy.quarantine
+    if age is None:
+        return None
+    mark_id = context.header.mark_id
+    quarantine.begin(context, mark_id, sweep, age.total_seconds())
+    place = quarantine.place_of(context, mark_id)
+    context.say(f"{Stage.SWEPT_REPORT}: each object is copied to {place.root} first, and stays there {duration(age)}")
+    return Keeping(context.data, place)
+
+
+def kept(context: MarkContext, sweep: int, totals: Totals) -> dict[str, Any]:
+    """The fields of a result that say for how long the deletes of a sweep can be taken back. Puts on record what lies
+    in quarantine: the sweep is about to be over."""
+    deleted = totals.outcomes.get(Outcome.DELETED, 0) + totals.outcomes.get(Outcome.LOST, 0)
+    found = quarantine.end(context, context.header.mark_id, sweep, deleted, totals.bytes_deleted)
+    told = {"age": found.age, "until": found.until} if found else {}
+    return {"quarantine": told, **keeps(connect(context.data))}
+
+
+def promised(context: MarkContext, size: int) -> dict[str, Any]:
+    """The fields of a dry run's result: the bytes that a sweep would delete, and for how long it would keep copies."""
+    age = context.policy.quarantine
+    return {"planned_bytes": size, "quarantine": {} if age is None else {"age": age.total_seconds()}}

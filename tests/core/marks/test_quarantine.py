@@ -1,0 +1,132 @@
+"""The record of a quarantine says until when copies stay; whatever is not sure keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lakegc_core.errors import LeaseHeldError, MarkError, StoreError
+from lakegc_core.marks import lease, quarantine
+from lakegc_core.marks.artifacts import STAMP
+from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.quarantine import Emptying, delete_below, empty, place_of, quarantined, record_of
+from lakegc_core.marks.retire import retire
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalStore
+from tests.support.lake import lake
+from tests.support.old_marks import DAY, START
+from tests.support.replays import environment
+
+WEEK = 7 * DAY
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[RepositoryContext]:
+    """A repository; three bytes of mark m1 lie in quarantine for a week from START on."""
+    with lake(tmp_path) as found, environment({"LAKEGC_NOW": str(START)}):
+        found.create("lake", "s3://b/ns")
+        context = found.open("lake")
+        quarantine.begin(context, "m1", 1, WEEK)
+        connect(place_of(context, "m1")).write("data/a", b"abc")
+        told = quarantine.end(context, "m1", 1, 1, 3)
+        assert told is not None and told.until == START + WEEK
+        yield context
+
+
+def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    monkeypatch.setenv("LAKEGC_NOW", str(START + days * DAY))
+
+
+def copies(context: RepositoryContext) -> int:
+    prefix = f"{context.home}/quarantine/m1/objects/"
+    return sum(batch.num_rows for batch in connect(context.workspace).list(prefix))
+
+
+def test_copies_stay_until_their_time_is_over_and_then_go_with_their_record(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 6.9)
+    assert "in quarantine until 2" in empty(context, None).kept["m1"]
+    at(monkeypatch, 7.1)
+    assert empty(context, None).emptied == {"m1": {"objects": 1, "bytes": 3}}
+    assert quarantined(context) == [] and record_of(context, "m1") is None
+    assert empty(context, None) == Emptying()
+
+
+def test_a_later_sweep_of_the_mark_keeps_all_for_longer_by_the_longer_age(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 5)
+    quarantine.begin(context, "m1", 2, DAY)
+    told = quarantine.end(context, "m1", 2, 2, 10)
+    assert told is not None and (told.until, told.amount) == (START + 12 * DAY, {"objects": 3, "bytes": 13})
+    assert quarantine.end(context, "m1", 3, 1, 1) is None, "a sweep that copied nothing"
+
+
+@pytest.mark.parametrize("what", ["sweep", "restore", "altered", "no record"])
+def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    at(monkeypatch, 8)
+    store, folder = connect(context.workspace), f"{context.home}/quarantine/m1"
+    if what == "sweep":
+        store.write(f"{context.home}/marks/m1/sweeps/1/plan.json", b"{}")
+    elif what == "restore":
+        store.write(f"{context.home}/marks/m1/restores/{_stamp(START + 2 * DAY)}/begun.json", b"{}")
+    elif what == "altered":
+        key = f"{folder}/quarantine.json"
+        store.write(key, store.read(key).replace(b'"age": 604800', b'"age": 1'))
+        with pytest.raises(MarkError, match="was changed"):
+            quarantine.begin(context, "m1", 2, DAY)
+    else:
+        store.delete_many([f"{folder}/quarantine.json"])
+    said = {"sweep": "broke off", "restore": "restore of the mark broke off", "altered": "was changed"}
+    assert said.get(what, "without a record") in empty(context, None).kept["m1"] and copies(context) == 1
+    at(monkeypatch, 10)
+    assert bool(empty(context, None).kept) is (what != "restore")
+
+
+def _stamp(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime(STAMP)
+
+
+def test_the_clock_that_is_behind_decides_when_copies_go(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 8)
+    probe = LocalStore.probe
+
+    def behind(self: LocalStore) -> object:
+        found = probe(self)
+        return replace(found, clock=found.clock - timedelta(days=2))
+
+    monkeypatch.setattr(LocalStore, "probe", behind)
+    assert "m1" in empty(context, None).kept
+
+
+def test_nothing_is_emptied_while_another_collector_works_or_once_the_lease_is_lost(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 8)
+    other = Lease(context.workspace, f"{context.home}/{lease.NAME}", "restore lake m1")
+    other.take()
+    with pytest.raises(LeaseHeldError):
+        retire(context)
+    assert copies(context) == 1
+    other.give_back()
+    assert retire(context).quarantine.emptied["m1"]["objects"] == 1, "also where no mark stands"
+
+
+def test_copies_that_cannot_be_deleted_are_said_and_keep_their_record(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete_many", lambda self, keys, *more: ["failed:EACCES"] * len(keys))
+        assert delete_below(connect(context.workspace), f"{context.home}/quarantine/", None)[2] == 2
+        with pytest.raises(StoreError, match="1 of 1 copies"):
+            empty(context, None)
+    assert record_of(context, "m1") is not None and copies(context) == 1
