@@ -8,6 +8,7 @@ mark has none below it: all that is retained is new.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from lakegc_core.references.ranges.range_files import (
     CHECKSUMS_SCHEMA,
     METARANGES,
     METARANGES_SCHEMA,
+    NOT_KNOWN,
     RANGES,
     RANGES_SCHEMA,
     RangeReader,
@@ -156,18 +158,25 @@ class _Comparing:
         kept = before.filter(pc.is_in(before["metarange_id"], now["metarange_id"])).select(CHECKSUMS_SCHEMA.names)
         own = {"range_id": pa.repeat("", len(kept)), **dict.fromkeys(("min_key", "max_key"), pa.repeat(b"", len(kept)))}
         yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
-        for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
-            differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
-            try:
-                for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
-                    yield _with_verdict(found, verdict)
-            except (CorruptFileError, ObjectNotFoundError) as error:
-                if verdict != _FORMER:
-                    raise
-                # Nothing retained needs it: only the counts of the mark below do, which a clean mark does without.
-                raise CorruptFileError(
-                    f"The mark below counted a file that does not read now. {error} {_ANEW}"
-                ) from None
+        yield from self._differing(METARANGES, now, before)
+        with _of_mark_below():
+            yield from self._differing(_FORMER, before, now)
+
+    def _differing(self, verdict: str, mine: pa.Table, others: pa.Table) -> Iterator[pa.Table]:
+        differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
+        for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
+            yield _with_verdict(found, verdict)
+
+
+@contextmanager
+def _of_mark_below() -> Iterator[None]:
+    """Files are read that nothing retained needs: only the counts of the mark below do, which a clean mark does
+    without. CorruptFileError if one cannot be read."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        what = str(error).partition(NOT_KNOWN)[0]
+        raise CorruptFileError(f"The mark below counted a file that does not read now. {what} {_ANEW}") from None
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
@@ -221,9 +230,10 @@ class _ChangedRanges:
                 f"counts of references do not add up. {_ANEW}"
             )
         yield from self.work.held_still(judged[RANGES])
-        for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
-            yield {name: len(judged[name])}
-            yield from task(iter(judged[name].to_batches()))
+        yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
+        yield from self.work.ranges(iter(judged[_ADDED].to_batches()))
+        with _of_mark_below():
+            yield from self.work.dropped(iter(judged[_GONE].to_batches()))
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
