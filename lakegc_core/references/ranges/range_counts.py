@@ -7,6 +7,7 @@ mark has none below it: all that is retained is new.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.facts import ChangedFacts
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
@@ -39,7 +40,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.session import clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
+_NAMED_COMMITS = 10
 _ANEW = "This mark cannot rest on the one below. Make a new mark: it will be a clean one."
 _NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
 
@@ -101,7 +103,8 @@ def read_changes(
     checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
     work = writing(context, out)
-    results = _read_ranges(spark, context, layers, metaranges, work)
+    with _naming_commits(spark, metaranges[METARANGES], commits):
+        results = _read_ranges(spark, context, layers, metaranges, work)
     datasets = work.datasets(results)
     read = summary(checksums, datasets)
     check_references(read)
@@ -109,6 +112,24 @@ def read_changes(
     facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
     datasets |= {METARANGES: metaranges[METARANGES], CHECKSUMS: checksums}
     return StageOutput({name: dataset.parts for name, dataset in datasets.items()}, facts)
+
+
+@contextmanager
+def _naming_commits(spark: SparkSession, metaranges: Dataset, commits: Dataset) -> Iterator[None]:
+    """Add to the error of a range that cannot be read which commits have it."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        lost = re.match("Range ([0-9a-f]{64}): ", str(error))
+        if lost is None:
+            raise
+        having = metaranges.frame(spark, "metarange_id", "range_id").where(f"range_id = '{lost[1]}'")
+        found = commits.frame(spark, "commit_id", "metarange_id").join(many(having), "metarange_id", "left_semi")
+        with clear_errors():
+            some = ", ".join(row["commit_id"] for row in found.limit(_NAMED_COMMITS).collect())
+            raise type(error)(
+                f"{error} {found.count():,} retained commits have it, such as {some}. {see(Symptom.UNREADABLE_COMMIT)}"
+            ) from None
 
 
 def _read_metaranges(
