@@ -345,7 +345,6 @@ class Settings:
         return next(matching, RepositoryPolicy(match="*"))
 
     def store_for(self, location: str) -> StoreMapping | None:
-        """The first mapping whose `match` is this address or one above it, segment by segment; None: use the name
-        lakeFS uses."""
+        """The first mapping whose `match` is this address or one above it, segment by segment; None: as lakeFS says."""
         below = f"{location.rstrip('/')}/"
         return next((store for store in self.stores if below.startswith(f"{store.match.rstrip('/')}/")), None)

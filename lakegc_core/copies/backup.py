@@ -40,7 +40,7 @@ from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.references.ranges.held_paths import addresses_at
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, spark_width
@@ -182,8 +182,7 @@ def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
     the mark after this one would take it for unreferenced since long; a copy is young, and a mark that listed before
     names it by its old date. Before they come back: a restore may be killed.
     """
-    rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
-    DatasetFolder(context.workspace, sweeps.rescues_folder(context)).put("", rows, sweeps.RESCUES_SCHEMA)
+    sweeps.rescue(context, objects)
 
 
 def _close_restore(

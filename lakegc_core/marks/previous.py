@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakegc_core import clock
-from lakegc_core.marks.artifacts import Header, MarkArtifacts
+from lakegc_core.marks.artifacts import FORMAT, Header, MarkArtifacts
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.shelf import Shelf, Standing
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.policy.namespace import ALLOW_LIST_VERSION
 from lakegc_core.policy.safety import RESUMED_WITHIN
 
 _BROKE_OFF = ", and did not come to its end (resume such a mark: --mark-id)"
@@ -41,6 +42,12 @@ def series_of(header: Header) -> tuple[object, ...]:
         header.allow_list,
         header.format,
     )
+
+
+def series_now(context: RepositoryContext) -> tuple[object, ...]:
+    """The same of a mark that would begin now."""
+    repository = context.repository
+    return (repository.id, repository.creation_date, repository.storage_namespace, ALLOW_LIST_VERSION, FORMAT)
 
 
 def began_to_read_at(mark: MarkArtifacts) -> float:

@@ -22,7 +22,7 @@ from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import keep_records
-from lakegc_core.marks.previous import began_to_read_at, series_of
+from lakegc_core.marks.previous import began_to_read_at, series_now, series_of
 from lakegc_core.marks.quarantine import Emptying, delete_below, empty, quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
@@ -94,18 +94,19 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
         return replace(found, quarantine=empty(context, held))
 
 
-def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str, str]:
-    """The reasons of the marks that must stay, by id; the others may be retired. Pure.
+def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tuple[object, ...]) -> dict[str, str]:
+    """The reasons of the marks that must stay, by id; the others may be retired. `series`: of the next mark. Pure.
 
-    The newest complete mark of a series carries what is known of every object; one that read after it keeps findings
-    from being carried; and the newest mark whose heads were all known is what a restored server is noticed by. A mark
-    that rests on others needs them, and the next one what was deleted or brought back since those listed. A sweep that
-    broke off asks, once it is finished or closed, what others deleted since its mark began.
+    The newest complete mark of that series carries what is known of every object; one that read after it keeps findings
+    from being carried. The next mark goes on from none of another series. The newest mark whose heads were all known is
+    what a restored server is noticed by. A mark that rests on others needs them, and the next one what was deleted or
+    brought back since those listed. A sweep that broke off asks, once it is finished or closed, what others deleted
+    since its mark began.
     """
     whole = (mark for mark in every if mark.read_at is not None)
     complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))
     newest = {mark.mark_id for mark in complete[-keep:]}
-    carrying = {mark.series: mark for mark in complete}
+    carrying = next((mark for mark in reversed(complete) if mark.series == series), None)
     knowing = {mark.storage_namespace: mark.mark_id for mark in complete if mark.heads_known}
     least_age = safety.RETIREMENT.total_seconds()
 
@@ -116,12 +117,12 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float) -> dict[str
             return f"younger than {least_age / _DAY:.0f} days"
         if mark.mark_id in newest:
             return f"one of the {keep} newest complete marks"
-        if mark == carrying.get(mark.series):
+        if mark == carrying:
             return "the newest complete mark of its kind: the next one goes on from it"
         if mark.mark_id == knowing.get(mark.storage_namespace):
             return "the newest mark of which lakeFS knew all heads"
         # One that does not read may be of any series.
-        own = [other for other in carrying.values() if mark.series in (other.series, ())]
+        own = [carrying] if carrying and mark.series in (series, ()) else []
         later = [other.read_at for other in (*complete[-1:], *own) if other.read_at]
         if not later or mark.asked_at >= min(later):
             return "no complete mark has read lakeFS anew since it did"
@@ -167,7 +168,7 @@ def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_ru
     # The next mark has to know that objects of a retired one were brought back.
     left_over = [each for each in left_over if restored_at(context.artifacts(each)) < since - APART or not since]
     now = clock.now().timestamp()
-    kept = reasons_to_keep(found, keep, now)
+    kept = reasons_to_keep(found, keep, now, series_now(context))
     old = (mark for mark in found if now - mark.started_at >= safety.RETIREMENT.total_seconds())
     unclosed = {mark.mark_id: mark.trouble for mark in old if mark.is_open}
     kept |= {mark_id: _NEVER_BEGUN for mark_id in never_begun if mark_id not in gone}

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, unsealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
+from lakegc_core.spark.session import moment
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.parts import list_parts, read_part
@@ -236,6 +238,12 @@ def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
 def rescues_folder(context: MarkContext) -> str:
     """The folder of the journal of rescues of a repository."""
     return f"{context.home}/rescues"
+
+
+def rescue(context: MarkContext, objects: DataFrame) -> None:
+    """Put objects (column address) into the journal of rescues, as of now."""
+    rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
+    DatasetFolder(context.workspace, rescues_folder(context)).put("", rows, RESCUES_SCHEMA)
 
 
 @dataclass(frozen=True)

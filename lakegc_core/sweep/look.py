@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.names import Json, Stage, see
@@ -40,6 +41,7 @@ from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import parts_of
 
@@ -117,6 +119,12 @@ class Look:
     def kept_by_holds(self) -> Wanted:
         """The addresses that holds keep; something else may refer to them as well."""
         return self.held.keys()
+
+    def remember(self, spark: SparkSession, context: MarkContext, objects: Dataset) -> None:
+        """Put those of the objects (column address) into the journal of rescues that this look found live."""
+        live = self.live()
+        if live.rows:
+            sweeps.rescue(context, among(spark, objects.mapped(spark, "address"), live).as_frame())
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:
         """The heads of branches when this look read them: their ranges are the mark's, or its own."""

@@ -118,7 +118,6 @@ class Planner:
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
             look = take_look(self.spark, self.context, folder.path, self.reads)
-            self._check_neighbours(look)
             judged, more = self._judged(judged, look, folder.below("reuploads"))
             not_asked = more if not_asked is None else not_asked + (more or NOTHING)
             if number == LOOKS or not look.heads_moved(self.context):
@@ -167,7 +166,8 @@ class Planner:
 
     def _judged(self, judged: DataFrame, look: Look, out: DatasetFolder) -> tuple[DataFrame, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
-        which lakeFS could not be asked (None: nothing had to be)."""
+        which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
+        the sweep may be refused, or die, before there is a plan."""
         from pyspark.sql import functions as F
 
         ready = look.began_at - self.context.level.gap.total_seconds()
@@ -184,11 +184,17 @@ class Planner:
         judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
         split = out.divide(judged, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
         planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
+        if split[_TOLD].rows:
+            is_live = F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD) & ~F.col("canary")
+            sweeps.rescue(self.context, told.where(is_live))
+        self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
         asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
         if asked is None:
             return planned.unionByName(told), None
+        if asked.shown.rows:
+            sweeps.rescue(self.context, asked.shown.frame(self.spark))
         shown = planned.join(many(asked.verdicts), "address", "left")
         planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
         return planned.unionByName(told), asked.left
@@ -206,13 +212,8 @@ class Planner:
         parts = write(
             ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since", FAILURE),
             here.config,
-            {
-                PLAN: here.at(PLAN),
-                _LAST: here.at(PLAN),
-                "outcomes": self.record.journal.path,
-                "rescues": sweeps.rescues_folder(self.context),
-            },
-            {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA, "rescues": sweeps.RESCUES_SCHEMA},
+            {PLAN: here.at(PLAN), _LAST: here.at(PLAN), "outcomes": self.record.journal.path},
+            {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA},
             split=_SplitPlan(
                 self.context.data if may_be_gone else None,
                 MinimumAge.of(self.context, xid_times),
@@ -289,7 +290,7 @@ def _parts(rows: int) -> int:
 
 @dataclass(frozen=True)
 class _SplitPlan:
-    """Divides judged rows among plan, journal and rescues; what failed before (FAILURE) has parts of its own.
+    """Divides judged rows among plan and journal; what failed before (FAILURE) has parts of its own.
 
     Objects that are too young by `age` are not planned: lakegc.yaml may ask for more than the mark did. `store`: given
     if objects may have been deleted already; a rescued object that it lacks is lost, an unconfirmed one is gone.
@@ -313,12 +314,10 @@ class _SplitPlan:
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
         planned, failed = pc.equal(table["outcome"], _PLANNED), pc.is_valid(table[FAILURE])
-        rescued = pc.is_in(table["outcome"], pa.array([Outcome.RESCUED, Outcome.HELD], pa.string()))
         return {
             PLAN: table.filter(pc.and_not(planned, failed)),
             _LAST: table.filter(pc.and_(planned, failed)),
             "outcomes": table.filter(pc.invert(planned)),
-            "rescues": table.filter(rescued),
         }
 
     def _without_young(self, table: pa.Table) -> pa.Table:

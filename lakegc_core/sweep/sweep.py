@@ -260,12 +260,10 @@ class _Sweep:
         return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
     def _look_again(self, attempt: int) -> Look:
-        """Look once more. Objects of the plan that are referenced now and that the store lacks are recorded as lost.
-
-        The look reads staged entries, rules, branches, tags and all that they retain, so that it sees whatever came
-        back since the last one.
-        """
+        """Look once more: at staged entries, rules, branches, tags and all that they retain. What is live of all that
+        the mark found expired waits anew. What is live of the plan, and gone from the store, is recorded as lost."""
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
+        look.remember(self.spark, self.context, self._expired)
         self._record_lost(look, attempt)
         return look
 

@@ -169,9 +169,9 @@ class Lake:
         self.repository.delete("main", "forgotten")
         return address
 
-    def dropped(self, path: str) -> Callable[[str], object]:
+    def dropped(self, path: str, content: bytes = b"") -> Callable[[str], object]:
         """A forgotten object; call what is returned to stage it on a branch by its address."""
-        content = self.content()
+        content = content or self.content()
         full = self.repository.place.qualify(self.forgotten(content))
         return lambda branch: self.repository.stage(branch, path, full, size=len(content), checksum="0" * 32)
 

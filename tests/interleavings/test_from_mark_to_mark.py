@@ -6,11 +6,15 @@ commit that holds it waits for its hooks while the path is overwritten. Only wha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.copies.backup import backup, restore
 from lakegc_core.judging import since
 from lakegc_core.marks import last_known, sweeps
@@ -22,8 +26,12 @@ from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import record
+from lakegc_core.sweep.look import Look
+from lakegc_core.sweep.sweep import _Sweep
 from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
+
+DAY = timedelta(days=1)
 
 
 def _no_rescues(patch: pytest.MonkeyPatch) -> None:
@@ -57,7 +65,6 @@ STORE_ASKED = Mechanism("a sweep asks the store for all that other sweeps delete
 GAP = Mechanism(
     "the gap, for what was held", lambda patch: patch.setitem(safety.LEVELS, "full", replace(safety.FULL, gap=0 * DAY))
 )
-DAY = timedelta(days=1)
 GROUPS = {
     LATER.name: "sweep of the first mark",
     JOURNAL_AT_SWEEP.name: "sweep of the second mark",
@@ -69,8 +76,8 @@ GROUPS = {
 }
 
 
-def _live_then_hidden(lake: Lake, branch: str, *, live: str, hidden: str) -> Row:
-    stage, pending = lake.dropped("a"), []
+def _live_then_hidden(lake: Lake, branch: str, *, live: str, hidden: str, content: bytes = b"") -> Row:
+    stage, pending = lake.dropped("a", content), []
     lake.upload(branch, "b")
 
     def hide() -> None:
@@ -138,6 +145,15 @@ def test_a_look_rescued_it_between_two_marks(lake: Lake) -> Row:
     return _live_then_hidden(lake, "looked-at", live="second_mark_over", hidden="first_sweep_over")
 
 
+@stopped_by(JOURNAL)
+def test_the_last_look_of_a_sweep_saw_it_which_the_budget_had_left(lake: Lake) -> Row:
+    lake.policy["budget"] = BudgetSettings(most_bytes=40_000)
+    found = _live_then_hidden(
+        lake, "left", live="first_sweep_deleted", hidden="first_sweep_over", content=bytes(50_000)
+    )
+    return replace(found, acts={**found.acts, "second_sweep_over": lambda: lake.policy.pop("budget")})
+
+
 @stopped_by(SERIES)
 def test_a_mark_between_two_others_found_it_live(lake: Lake) -> Row:
     return _live_then_hidden(lake, "between", live="first_mark_over", hidden="second_mark_over")
@@ -161,7 +177,8 @@ class FromMarkToMark(Story):
         found.mark("m2")
         self.fire("second_mark_over")
         self.before_first_sweep = found.save()
-        found.sweep("m1")
+        with _before_the_last_look(lambda: self.fire("first_sweep_deleted")):
+            found.sweep("m1")
         self.gone = self.garbage not in found.stored()
         self.fire("first_sweep_over")
         self.before_second_sweep = found.save()
@@ -184,6 +201,19 @@ class FromMarkToMark(Story):
             found.mark("m3")
             found.sweep("m3")
         self.fire("end")
+
+
+@contextmanager
+def _before_the_last_look(act: Callable[[], object]) -> Iterator[None]:
+    look_again = _Sweep._look_again
+
+    def acted(sweep: Any, attempt: int) -> Look:
+        act()
+        return look_again(sweep, attempt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Sweep, "_look_again", acted)
+        yield
 
 
 def test_garbage_of_two_marks_goes_with_the_first_sweep(story: FromMarkToMark) -> None:

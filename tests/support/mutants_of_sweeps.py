@@ -57,8 +57,22 @@ PLANS = (
         ("what is too young by lakegc.yaml is planned", "        table = self._without_young(table)\n", ""),
         (
             "what is rescued is not remembered for the next mark",
-            "pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())",
-            "pa.array([Outcome.HELD], pa.string())",
+            'F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD)',
+            'F.col("outcome").isin(Outcome.HELD)',
+        ),
+        (
+            "what a branch shows is not remembered for the next mark",
+            "        if asked.shown.rows:\n",
+            "        if False:\n",
+        ),
+    ),
+    *of(
+        "lakegc_core/sweep/sweep.py",
+        f"{_RACES}/test_from_mark_to_mark.py -k last_look",
+        (
+            "what the last look finds live is not remembered for the next mark",
+            "        look.remember(self.spark, self.context, self._expired)\n",
+            "",
         ),
     ),
     *of(

@@ -19,7 +19,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
 from lakegc_core.marks.metadata_files import MetadataFiles
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
@@ -185,7 +185,13 @@ class _PathReader:
         """The entries at matching paths, a range at a time, and the globs that they match."""
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
-                entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
+                try:
+                    entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
+                except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be meant
+                    raise type(error)(
+                        f"Range {range_id}: {str(error).rstrip('.')}. A hold of kind {PATH}, or the paths that were "
+                        f"asked for, may mean paths in it. {see(Symptom.UNREADABLE_COMMIT)}"
+                    ) from None
                 masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
                 shown = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
                 at_path = pa.repeat(False, len(entries))

@@ -7,7 +7,9 @@ mark has none below it: all that is retained is new.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,14 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.facts import ChangedFacts
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
     METARANGES,
     METARANGES_SCHEMA,
+    NOT_KNOWN,
     RANGES,
     RANGES_SCHEMA,
     RangeReader,
@@ -37,7 +40,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.session import clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
+_NAMED_COMMITS = 10
 _ANEW = "This mark cannot rest on the one below. Make a new mark: it will be a clean one."
 _NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
 
@@ -99,7 +103,8 @@ def read_changes(
     checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
     work = writing(context, out)
-    results = _read_ranges(spark, context, layers, metaranges, work)
+    with _naming_commits(spark, metaranges[METARANGES], commits):
+        results = _read_ranges(spark, context, layers, metaranges, work)
     datasets = work.datasets(results)
     read = summary(checksums, datasets)
     check_references(read)
@@ -107,6 +112,24 @@ def read_changes(
     facts = ChangedFacts(**read.as_json(), ranges_added=added, ranges_dropped=dropped)
     datasets |= {METARANGES: metaranges[METARANGES], CHECKSUMS: checksums}
     return StageOutput({name: dataset.parts for name, dataset in datasets.items()}, facts)
+
+
+@contextmanager
+def _naming_commits(spark: SparkSession, metaranges: Dataset, commits: Dataset) -> Iterator[None]:
+    """Add to the error of a range that cannot be read which commits have it."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        lost = re.match("Range ([0-9a-f]{64}): ", str(error))
+        if lost is None:
+            raise
+        having = metaranges.frame(spark, "metarange_id", "range_id").where(f"range_id = '{lost[1]}'")
+        found = commits.frame(spark, "commit_id", "metarange_id").join(many(having), "metarange_id", "left_semi")
+        with clear_errors():
+            some = ", ".join(row["commit_id"] for row in found.limit(_NAMED_COMMITS).collect())
+            raise type(error)(
+                f"{error} {found.count():,} retained commits have it, such as {some}. {see(Symptom.UNREADABLE_COMMIT)}"
+            ) from None
 
 
 def _read_metaranges(
@@ -156,18 +179,25 @@ class _Comparing:
         kept = before.filter(pc.is_in(before["metarange_id"], now["metarange_id"])).select(CHECKSUMS_SCHEMA.names)
         own = {"range_id": pa.repeat("", len(kept)), **dict.fromkeys(("min_key", "max_key"), pa.repeat(b"", len(kept)))}
         yield _with_verdict(pa.table(columns_of(kept) | own), CHECKSUMS)
-        for verdict, mine, others in ((METARANGES, now, before), (_FORMER, before, now)):
-            differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
-            try:
-                for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
-                    yield _with_verdict(found, verdict)
-            except (CorruptFileError, ObjectNotFoundError) as error:
-                if verdict != _FORMER:
-                    raise
-                # Nothing retained needs it: only the counts of the mark below do, which a clean mark does without.
-                raise CorruptFileError(
-                    f"The mark below counted a file that does not read now. {error} {_ANEW}"
-                ) from None
+        yield from self._differing(METARANGES, now, before)
+        with _of_mark_below():
+            yield from self._differing(_FORMER, before, now)
+
+    def _differing(self, verdict: str, mine: pa.Table, others: pa.Table) -> Iterator[pa.Table]:
+        differ = mine.filter(pc.invert(pc.is_in(mine["metarange_id"], others["metarange_id"])))
+        for found in self.work.metarange_rows(pc.unique(differ["metarange_id"]).to_pylist()):
+            yield _with_verdict(found, verdict)
+
+
+@contextmanager
+def _of_mark_below() -> Iterator[None]:
+    """Files are read that nothing retained needs: only the counts of the mark below do, which a clean mark does
+    without. CorruptFileError if one cannot be read."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        what = str(error).partition(NOT_KNOWN)[0]
+        raise CorruptFileError(f"The mark below counted a file that does not read now. {what} {_ANEW}") from None
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
@@ -221,9 +251,10 @@ class _ChangedRanges:
                 f"counts of references do not add up. {_ANEW}"
             )
         yield from self.work.held_still(judged[RANGES])
-        for name, task in ((_ADDED, self.work.ranges), (_GONE, self.work.dropped)):
-            yield {name: len(judged[name])}
-            yield from task(iter(judged[name].to_batches()))
+        yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
+        yield from self.work.ranges(iter(judged[_ADDED].to_batches()))
+        with _of_mark_below():
+            yield from self.work.dropped(iter(judged[_GONE].to_batches()))
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ CHECKSUMS = "checksums"
 RANGES = "ranges"
 INDEX = "index"
 DROPPED = "dropped"
+NOT_KNOWN = " What it refers to is not known, and nothing is collected while that is so."
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 _IN_FLIGHT = 8  # requests of a task at a time: a store answers even a small one after many milliseconds
 _BYTES_IN_FLIGHT = 1 << 25  # limits them further: each counts as many bytes as the largest file so far
@@ -187,9 +188,8 @@ class RangeReader:
 
     def _unreadable(self, kind: str, name: str, error: Exception) -> str:
         return (
-            f"{kind} {name}: {str(error).rstrip('.')}. What it refers to is not known, and nothing is collected while "
-            f"that is so. Bring {self.files.data.root}/{self.files.key(name)} back from a version or a backup of the "
-            "store, and run the mark again."
+            f"{kind} {name}: {str(error).rstrip('.')}.{NOT_KNOWN} Bring {self.files.data.root}/{self.files.key(name)} "
+            "back from a version or a backup of the store, and run the mark again."
         )
 
 

@@ -57,6 +57,7 @@ class Reuploads:
 
     - `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has
       no row is shown nowhere
+    - `shown`: the addresses that branches show (SHOWN_SCHEMA); others with the same hash may be among them
     - `asked_at`: unix seconds of the last answer
     - `pages`, `seconds`: number of pages that were read, and the time that they took
     - `waiting`: classes that were not asked for, or that a server that compacts may not show (SIZES)
@@ -64,6 +65,7 @@ class Reuploads:
     """
 
     verdicts: DataFrame
+    shown: Dataset
     asked_at: float
     pages: int
     seconds: float
@@ -272,7 +274,8 @@ class _Search:
 
         asked_at = clock.now().timestamp()
         parts = parts_of(results, [SHOWN])[SHOWN]
-        shown = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA).frame(self.spark).distinct()
+        found = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA)
+        shown = found.frame(self.spark).distinct()
         waiting = self._put_waiting(unasked, shown)
         verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
         if waiting.rows:
@@ -281,7 +284,8 @@ class _Search:
             left = left.select("address")
             verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
             verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
-        return Reuploads(verdicts, asked_at, sum(each.get("pages", 0) for each in results), seconds, waiting)
+        pages = sum(each.get("pages", 0) for each in results)
+        return Reuploads(verdicts, found, asked_at, pages, seconds, waiting)
 
     def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> Dataset:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""

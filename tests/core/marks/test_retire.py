@@ -27,6 +27,7 @@ from lakegc_core.marks.previous import former_state, later_marks, previous_findi
 from lakegc_core.marks.retire import OldMark, list_retired, reasons_to_keep, retire
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
+from lakegc_core.policy.namespace import ALLOW_LIST_VERSION
 from lakegc_core.policy.safety import FULL, LEAST_MARKS, RETIREMENT
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
@@ -65,8 +66,12 @@ def complete(mark_id: str, day: float, **more: Any) -> OldMark:
     return OldMark(mark_id, at, **{"asked_at": at, "read_at": at, "storage_namespace": "s3://b/ns"} | more)
 
 
-def kept(*every: OldMark, keep: int = 2) -> set[str]:
-    return set(reasons_to_keep(every, keep, START + TODAY * DAY))
+def reasons(*every: OldMark, keep: int = 2, series: tuple[object, ...] = ()) -> dict[str, str]:
+    return reasons_to_keep(every, keep, START + TODAY * DAY, series)
+
+
+def kept(*every: OldMark, **how: Any) -> set[str]:
+    return set(reasons(*every, **how))
 
 
 def test_the_newest_complete_marks_stay_and_older_ones_may_go() -> None:
@@ -84,8 +89,14 @@ def test_an_old_mark_that_was_resumed_lately_is_young() -> None:
     assert "m1" in kept(resumed, complete("m2", 50), complete("m3", 51))
 
 
-def test_the_newest_of_each_series_stays() -> None:
-    assert kept(*(complete(f"m{day}", day, series=(day % 3,)) for day in range(9)), keep=2) == {"m6", "m7", "m8"}
+def test_the_newest_stays_of_the_series_that_the_next_mark_has_and_of_no_other() -> None:
+    every = [complete(f"m{day}", day, series=(day % 3,)) for day in range(9)]
+    assert [kept(*every, series=(series,)) for series in (0, 1, 2, 3)] == [
+        {"m6", "m7", "m8"},
+        {"m7", "m8"},
+        {"m7", "m8"},
+        {"m7", "m8"},
+    ]
 
 
 def test_the_newest_mark_whose_heads_were_known_stays_behind_those_that_missed_some() -> None:
@@ -104,7 +115,7 @@ def test_a_mark_that_one_that_stays_rests_on_stays_too() -> None:
     top = complete("m9", 60, rests_on=("m8", "m7"))
     every = [complete(f"m{day}", 10 + day) for day in range(9)]
     assert kept(*every, top) == {"m9", "m8", "m7"}
-    why = reasons_to_keep([*every, top], 2, START + TODAY * DAY)
+    why = reasons(*every, top)
     assert why["m7"] == "mark m9 rests on it"
 
 
@@ -115,14 +126,16 @@ def test_a_mark_that_was_swept_or_restored_after_a_listing_that_may_be_taken_ove
 
 
 def test_what_was_swept_after_the_last_mark_of_a_former_series_goes_like_any_other() -> None:
-    """An upgrade, or a repository made anew under the same name: its mark stays, and holds back no other."""
+    """After an upgrade, or if a repository is made anew under the same name. Nothing goes on from the former marks."""
     former = complete("m1", 1, series=("former",), rests_on=("m0",))
+    broke_off = complete("m9", 1.5, series=("former",), read_at=None)
     swept = [complete(f"m{day}", day, series=("now",), touched_at=START + (day + 1) * DAY) for day in range(2, 7)]
     now = complete("m7", 70, series=("now",)), complete("m8", 80, series=("now",), rests_on=("m7",))
-    every = complete("m0", 0, series=("former",)), former, *swept, *now
-    assert kept(*every) == {"m0", "m1", "m7", "m8"}
     unread = OldMark("unread", asked_at=START + 3 * DAY, touched_at=START + 3 * DAY)
-    assert kept(*every, unread) == {"m0", "m1", "m7", "m8", "unread"}, "it may have found live what m1 found expired"
+    every = complete("m0", 0, series=("former",)), former, broke_off, unread, *swept, *now
+    assert kept(*every, series=("now",)) == {"m7", "m8"}
+    carries_on = kept(*every, series=("former",))
+    assert carries_on == {"m0", "m1", "m7", "m8", "m9", "unread"}, "they may have found live what m1 found expired"
 
 
 def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_is() -> None:
@@ -130,7 +143,7 @@ def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_
     waits = complete("m1", 1, trouble="sweep 1 of it broke off", is_open=True)
     before, since = complete("m0", 0, touched_at=START + 0.9 * DAY), complete("m2", 2, touched_at=START + 2 * DAY)
     every = (before, waits, since, complete("m3", 3), complete("m4", 4), complete("m5", 5))
-    why = reasons_to_keep(every, 2, START + TODAY * DAY)
+    why = reasons(*every)
     assert set(why) == {"m1", "m2", "m4", "m5"}
     assert why["m2"] == "it was swept or restored since mark m1 began, a sweep of which is not over"
     assert kept(*(replace(each, trouble="", is_open=False) for each in every)) == {"m4", "m5"}
@@ -139,7 +152,7 @@ def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_
 def test_a_mark_in_trouble_stays_and_says_why() -> None:
     broken = complete("m0", 0, trouble="sweep 1 of it broke off")
     every = (broken, complete("m1", 1), complete("m2", 2))
-    assert reasons_to_keep(every, 2, START + TODAY * DAY)["m0"] == "sweep 1 of it broke off"
+    assert reasons(*every)["m0"] == "sweep 1 of it broke off"
 
 
 class FakeContext:
@@ -150,7 +163,7 @@ class FakeContext:
         self.home = MarkArtifacts(self.config, "x").home
 
     def of(self, mark_id: str, day: float) -> Any:
-        header = replace(HEADER, mark_id=mark_id, started_at=START + day * DAY)
+        header = replace(HEADER, mark_id=mark_id, started_at=START + day * DAY, allow_list=ALLOW_LIST_VERSION)
         artifacts = MarkArtifacts(self.config, mark_id)
         return SimpleNamespace(
             header=header,
@@ -177,7 +190,7 @@ MARKS = st.lists(
         st.sampled_from([5, 5, 5, 0, 1, 2, 4]),  # stages
         st.one_of(st.none(), st.integers(0, 99)),  # resumed
         st.booleans(),  # lakeFS knew all heads
-        st.sampled_from([1, 1, 1, 2]),  # allow-list
+        st.sampled_from([0, 0, 0, 1]),  # allow-lists behind
         st.booleans(),  # damaged
     ),
     min_size=1,
@@ -192,10 +205,11 @@ def check_nothing_else_is_told(every: list[Any], keep: int) -> None:
         env.setenv("LAKEGC_NOW", str(START + TODAY * DAY))
         told = FakeContext(folder)
         days = {}
-        for day, stages, resumed, known, allow_list, damaged in every:
+        for day, stages, resumed, known, behind, damaged in every:
             artifacts = MarkArtifacts(told.config, f"m{day:02}")
             days[artifacts.mark_id] = day
             late = None if resumed is None else max(day, resumed)
+            allow_list = ALLOW_LIST_VERSION - behind
             write_mark(artifacts, day, stages, resumed=late, heads_unknown=int(not known), allow_list=allow_list)
             if damaged and stages == 1:
                 alter(Path(folder) / artifacts.folder / "mark.json", repository="other")
@@ -207,7 +221,9 @@ def check_nothing_else_is_told(every: list[Any], keep: int) -> None:
             **{name: getattr(told.of("x", 0), name) for name in ("workspace", "home", "artifacts")},
             policy=policy,
             settings=SimpleNamespace(lease="internal"),
-            repository=SimpleNamespace(id="lake"),
+            repository=SimpleNamespace(
+                id="lake", creation_date=HEADER.repository_created, storage_namespace=HEADER.storage_namespace
+            ),
             say=lambda message: None,
         )
         done = retire(context)

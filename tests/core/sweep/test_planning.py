@@ -15,13 +15,18 @@ import pytest
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge
+from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.marks import sweeps
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.failures import FAILURE
+from lakegc_core.sweep.look import Look
 from lakegc_core.sweep.planning import _PLANNED, Planner, _parts, _SplitPlan
+from lakegc_core.tables.dataset import Dataset
 from tests.support.lake import NO_SPARK
+from tests.support.swept import GARBAGE, Swept
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -53,13 +58,9 @@ def split(*rows: tuple[str, str, timedelta], **how: Any) -> dict[str, dict[str, 
     }
 
 
-def test_every_row_is_planned_or_has_its_outcome_on_record_and_rescues_are_remembered() -> None:
+def test_every_row_is_planned_or_has_its_outcome_on_record() -> None:
     found = split((NAME, _PLANNED, 9 * DAY), ("r", "rescued", 9 * DAY), ("u", "unconfirmed", 9 * DAY))
-    assert found == {
-        "plan": {NAME: _PLANNED},
-        "outcomes": {"r": "rescued", "u": "unconfirmed"},
-        "rescues": {"r": "rescued"},
-    }
+    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"r": "rescued", "u": "unconfirmed"}}
 
 
 def test_what_is_too_young_by_the_stricter_of_both_is_not_planned() -> None:
@@ -75,12 +76,47 @@ def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected
         "outcomes": {strange[0]: "refused:foreign"},
     }
     assert set(split(strange, unknown=None)["plan"]) == {strange[0]}
-    assert split((strange[0], "rescued", 9 * DAY), unknown=UNKNOWN)["rescues"], "live again whatever its name"
+    live = split((strange[0], "rescued", 9 * DAY), unknown=UNKNOWN)
+    assert live == {"outcomes": {strange[0]: "rescued"}}, "live again whatever its name"
 
 
 def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and_not_rescued(tmp_path: Path) -> None:
     found = split(("gone", "rescued", 9 * DAY), (NAME, _PLANNED, 9 * DAY), store=LocalConfig(str(tmp_path)))
     assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"gone": "lost"}}
+
+
+def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there_is_a_plan(swept: Swept) -> None:
+    """One object is staged, so that the dump names it; another one only shows on the branch: the head has its bytes."""
+    repository, size = swept.lake.sandbox.repository("lake"), len(b"left behind")
+    repository.upload("main", "again", b"left behind")
+    checksum = repository.entry("main", "again").e_tag
+    repository.commit("main", "its bytes")
+    for path, address in (("new", GARBAGE[0]), ("again", GARBAGE[1])):
+        repository.stage("main", path, repository.place.qualify(address), size=size, checksum=checksum)
+
+    def remembered() -> set[str]:
+        return {address for batch in _rescues(swept).batches("address") for address in batch["address"].to_pylist()}
+
+    def refused(method: str, path: str, query: object) -> tuple[int, Any] | None:
+        return (403, {}) if path.endswith("/objects/ls") else None
+
+    swept.patch.setattr(swept.lake.server, "fault", refused)
+    with pytest.raises(LakeFSError):
+        swept.sweep()
+    assert remembered() == {GARBAGE[0]}
+    swept.patch.setattr(swept.lake.server, "fault", None)
+    swept.patch.setattr(Look, "heads_moved", _fails)
+    with pytest.raises(RefusedError, match="no answer"):
+        swept.sweep()
+    assert remembered() == set(GARBAGE[:2]) and swept.left() == GARBAGE
+
+
+def _rescues(swept: Swept) -> Dataset:
+    return sweeps.rescues(swept.spark, swept.context).rows
+
+
+def _fails(*arguments: object) -> bool:
+    raise RefusedError("no answer")
 
 
 @dataclass

@@ -94,12 +94,17 @@ def test_what_two_commits_share_is_read_once_and_all_of_it_is_there(quick: Spark
 def test_a_range_that_is_missing_or_damaged_ends_the_stage_with_an_error(quick: SparkSession, world: World) -> None:
     context = world.retain(*world.commits)
     metadata = world.served.files("lake") / "_lakefs"
-    file = max((each for each in metadata.iterdir() if len(each.name) == 64), key=lambda each: each.stat().st_size)
+    first, second = (metadata / commit.meta_range_id for commit in world.commits)
+    ranges = {each.name for each in metadata.iterdir() if len(each.name) == 64} - {first.name, second.name}
+    file = next(metadata / each for each in sorted(ranges) if each.encode() in first.read_bytes())
+    shared = file.name.encode() in second.read_bytes()
+    named = [commit.id for commit in world.commits[: 1 + shared]]
     whole = file.read_bytes()
     for damage in (whole[:-1], b"", None):
         file.unlink() if damage is None else file.write_bytes(damage)
-        with pytest.raises(LakegcError, match=file.name):
+        with pytest.raises(LakegcError, match=rf"^Range {file.name}: .* {len(named)} retained commits have it") as told:
             committed_addresses(quick, context)
+        assert all(each in str(told.value) for each in named)
     assert context.mark.manifest(STAGES[3]) is None, "what is half read does not count"
     file.write_bytes(whole)
     committed_addresses(quick, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakegc_core.errors import ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
-from lakegc_core.references.ranges.held_paths import HeldByPath, held_by_path, may_hold
+from lakegc_core.references.ranges.held_paths import HeldByPath, _PathReader, held_by_path, may_hold
+from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import read_part
 from tests.support.marks import Rows, parts
@@ -46,6 +51,14 @@ def test_a_range_beside_the_held_folder_is_not_read() -> None:
     )
     assert may_hold(ranges(*bounds), b"legal/").to_pylist() == [False, False, True, True, True, False]
     assert may_hold(ranges(*bounds), b"").to_pylist() == [True] * len(bounds)
+
+
+def test_a_lost_range_into_which_a_hold_reaches_is_named_with_what_to_do(tmp_path: Path) -> None:
+    files = MetadataFiles(LocalConfig(str(tmp_path)), "_lakefs")
+    reader = _PathReader(files, Namespace("s3://bucket/lake"), PathGlobs(("legal/**",)))
+    lost = pa.RecordBatch.from_pydict({"range_id": ["a" * 64]})
+    with pytest.raises(ObjectNotFoundError, match=r"^Range a{64}: .*there is no object.* path.*unreadable-commit"):
+        list(reader.found(iter([lost])))
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_counts import (
+    _ADDED,
     _BEFORE,
     _COUNTED,
+    _GONE,
     _JUDGED,
     _NAMED,
     _NOW,
@@ -112,6 +114,20 @@ def test_a_lost_metarange_of_the_mark_below_asks_for_a_clean_mark_and_one_of_now
 ) -> None:
     lost = {"hash": 1, "metarange_id": ID, "kind": _NOW if there else _BEFORE}
     comparing = _Comparing(changing(tmp_path).work.reader)
-    error, said = (ObjectNotFoundError, f"^Metarange {ID}: ") if there else (CorruptFileError, "it will be a clean one")
+    error, said = _lost("Metarange", there=there)
     with pytest.raises(error, match=said):
         list(comparing(pa.Table.from_pylist([lost], _NAMED)))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_so_does_a_lost_range(tmp_path: Path, there: bool) -> None:
+    lost = {"range_id": ID, "references": int(there), "count": 5, "most": 5, "verdict": _ADDED if there else _GONE}
+    error, said = _lost("Range", there=there)
+    with pytest.raises(error, match=said):
+        list(changing(tmp_path)(iter(pa.Table.from_pylist([lost], _JUDGED).to_batches())))
+
+
+def _lost(kind: str, *, there: bool) -> tuple[type[Exception], str]:
+    if there:
+        return ObjectNotFoundError, f"^{kind} {ID}: .*Bring .* back"
+    return CorruptFileError, rf"does not read now. {kind} {ID}: [^.]*\. This mark cannot .* it will be a clean one"
