@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import MarkError, ServerError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedObjectError, ServerError
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, unit_of
 from lakegc_core.judging.summary import CANARIES, Findings
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
@@ -28,6 +28,7 @@ from lakegc_core.names import Stage, Symptom, see
 from lakegc_core.policy.holds import COMMIT, TAG, matching_names, patterns_of
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.store.base import ObjectInfo, connect
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import PartWriter
 
@@ -79,12 +80,13 @@ class Canaries:
 
 def smuggle(context: MarkContext, own: Layer) -> Canaries:
     """Ask lakeFS for canaries of every kind that the mark `own` has, and write them as rows of a listing; none at a
-    level without samples. Objects that lie elsewhere are none."""
+    level without samples. Objects that lie elsewhere, or that the store lacks, are none."""
     if not context.level.samples:
         return Canaries()
     shown = [each for kind, refs in _refs(context, own).items() for each in on_refs(context, kind, some(refs))]
     keys = keys_of(context.namespace, [each.address for each in shown])
-    found = {key: each for key, each in zip(reversed(keys), reversed(shown), strict=True) if key}
+    named = {key: each for key, each in zip(reversed(keys), reversed(shown), strict=True) if key}
+    found = {key: named[key] for key in lying(context, list(named))}
     if not found:
         return Canaries()
     addresses = pa.array(sorted(found), pa.string())
@@ -117,11 +119,32 @@ def _refs(context: MarkContext, own: Layer) -> Mapping[str, Iterator[str]]:
                     yield commit_id
 
     def held() -> Iterator[str]:
-        yield from patterns_of(header.holds, COMMIT)
+        yield from held_commits(context, header.holds)
         if not header.protect_tags:
             yield from of(TAG, patterns_of(header.holds, TAG))
 
     return {BRANCH: of(BRANCH), TAG: of(TAG) if header.protect_tags else iter(()), HELD: held()}
+
+
+def held_commits(context: MarkContext, holds: Iterable[str]) -> Iterator[str]:
+    """The ids of commits that holds name, and that count. As a ref, the text of a hold may be the name of a branch."""
+    for written in patterns_of(holds, COMMIT):
+        try:
+            commit_id = context.client.commit(context.header.repository, written).id
+        except ServerError:  # of one that lakeFS does not know, the guard over holds tells
+            continue
+        if commit_id not in context.header.ignore_commits:
+            yield commit_id
+
+
+def lying(context: MarkContext, keys: Sequence[str]) -> dict[str, ObjectInfo]:
+    """HEADs of those keys under which an object lies. Of one whose HEAD the store refuses (under a customer's key)
+    nothing is known; other errors are raised."""
+    said = connect(context.data).try_heads(keys, failures=len(keys))
+    for each in said:
+        if isinstance(each, LakegcError) and not isinstance(each, RefusedObjectError):
+            raise each
+    return {key: each for key, each in zip(keys, said, strict=True) if isinstance(each, ObjectInfo)}
 
 
 def on_refs(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[Shown]:
@@ -134,20 +157,22 @@ def on_refs(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[Sh
 
 
 def keys_of(namespace: Namespace, addresses: Sequence[str]) -> list[str | None]:
-    """The likely key of each address; None where it is none of lakeFS's data in this namespace."""
+    """The key of each address as lakeFS shows it; None where it is none of lakeFS's data in this namespace, or not
+    spelled as the key is: `data/a/b?x` is shown for an entry that is no URL, and names `data/a/b` as one."""
     found = namespace.protected_keys(
         pa.array(addresses, pa.string()), pa.repeat(pa.scalar(ADDRESS_FULL, pa.int8()), len(addresses))
     )
     found = found.filter(pc.and_(found["exact"], namespace.deletable(found["address"], unknown_names=False)))
     keys = dict(zip(found["index"].to_pylist(), found["address"].to_pylist(), strict=True))
-    return [keys.get(number) for number in range(len(addresses))]
+    told = [keys.get(number) for number in range(len(addresses))]
+    return [key if key and text.endswith(f"/{key}") else None for key, text in zip(told, addresses, strict=True)]
 
 
 def if_told(ask: Callable[[], list[T]]) -> list[T]:
     """The answer about a ref; nothing if the ref is gone meanwhile, or if lakeFS cannot tell at once."""
     try:
         return ask()
-    except ServerError:
+    except (ServerError, IncompleteError):
         return []
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakegc_core.clock import instant, is_to_come, roughly
 from lakegc_core.config.settings import NeighbourSettings
@@ -84,6 +84,9 @@ def neighbours_of(context: RepositoryContext) -> list[Neighbour]:
     return [_neighbour(context, each) for each in others]
 
 
+Named = TypeVar("Named", Neighbour, Sighting)
+
+
 def sightings(spark: SparkSession, neighbours: Sequence[Neighbour], now: float) -> list[Sighting]:
     """The newest complete mark of each neighbour, in the same order. `now`: unix seconds."""
     if len(neighbours) <= _FEW:
@@ -135,6 +138,11 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
     return Sighting(neighbour.name, problem=next(iter(problems.values()), ""))
 
 
+def not_ignored(found: Iterable[Named], wanted: NeighbourSettings) -> list[Named]:
+    """Those neighbours, or sightings of them, that lakegc.yaml does not say to ignore."""
+    return [each for each in found if not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in wanted.ignore)]
+
+
 def what_is_known(
     found: Sequence[Sighting], wanted: NeighbourSettings, now: float, addresses: int = 0
 ) -> NeighbourFacts:
@@ -144,9 +152,8 @@ def what_is_known(
     """
     told = [
         (each.name, why)
-        for each in sorted(found, key=lambda each: each.name)
-        if not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in wanted.ignore)
-        and (why := _unknown(each, wanted, now))
+        for each in sorted(not_ignored(found, wanted), key=lambda each: each.name)
+        if (why := _unknown(each, wanted, now))
     ]
     return NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds(), addresses)
 

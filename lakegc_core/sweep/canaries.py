@@ -27,21 +27,24 @@ from lakegc_core.judging.canaries import (
     LONG_AGO,
     OBJECTS_OF_A_REF,
     Shown,
+    held_commits,
     if_told,
     keys_of,
+    lying,
     on_refs,
     some,
 )
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import may_refer
-from lakegc_core.marks.neighbours import neighbours_of, sight_all
+from lakegc_core.marks.neighbours import neighbours_of, not_ignored, sight_all
 from lakegc_core.names import Stage, Symptom, see
-from lakegc_core.policy.holds import COMMIT, PATH, TAG, PathGlobs, fixed_prefix, patterns_of
+from lakegc_core.policy.holds import PATH, TAG, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.spark.versions import frame_of
-from lakegc_core.store.base import ObjectInfo, connect, heads
+from lakegc_core.store.base import ObjectInfo
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.look import Look
 from lakegc_core.tables.parts import read_part
@@ -49,11 +52,9 @@ from lakegc_core.tables.parts import read_part
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STAGED, IDENTICAL, NEW = "staged", "staged identical", "new"
-HELD_PATH, NEIGHBOUR = "held path", "neighbour"
-"""More kinds: staged; staged over an entry of the head that lakeFS takes for the same; made after the mark had asked
-for commits; shown at a held path by a commit that is not retained; shown by a head that another repository's newest
-mark saw."""
+STAGED, NEW, HELD_PATH, NEIGHBOUR = "staged", "new", "held path", "neighbour"
+"""More kinds: staged; made after the mark had asked for commits; shown at a held path by a commit that is not retained;
+shown by a ref that another repository's newest mark saw, and that counts there."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Canary:
     def is_for_the_look(self) -> bool:
         """True if the look finds it, whatever the mark knew of it. What is in ranges that the mark read, no look reads
         again."""
-        return self.kind in (STAGED, IDENTICAL, NEW, HELD_PATH, NEIGHBOUR)
+        return self.kind in (STAGED, NEW, HELD_PATH, NEIGHBOUR)
 
 
 @dataclass(frozen=True)
@@ -126,17 +127,12 @@ class Canaries:
                 )
 
     def _is_shown(self, canary: Canary) -> bool:
-        return self._shows(canary, canary.ref)
-
-    def _shows(self, canary: Canary, ref: str) -> bool:
-        shown = self.context.client.stat(canary.repository, ref, canary.path)
+        shown = self.context.client.stat(canary.repository, canary.ref, canary.path)
         return shown is not None and canary.address in keys_of(self.context.namespace, [shown.physical_address])
 
     def _is_beyond(self, canary: Canary, look: Look) -> bool:
-        """True if the look need not have found it: it was committed meanwhile, or its commit came to be retained, and
-        the mark may have read those ranges; or a mark of a neighbour does not read, which is told elsewhere."""
-        if canary.kind == IDENTICAL:
-            return self._shows(canary, _head(canary.ref))
+        """True if the look need not have found it: its commit came to be retained, and the mark may have read those
+        ranges; or a mark of a neighbour does not read, which is told elsewhere."""
         if canary.kind == HELD_PATH:
             return any(canary.ref in rows.column(0).to_pylist() for rows in look.commits.batches("commit_id"))
         return canary.kind == NEIGHBOUR and look.facts.neighbours.unknown > 0
@@ -148,27 +144,25 @@ def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
     branches = some(each.name for each in context.client.branches(context.header.repository))
     shown = [
         *_staged(context, branches),
-        *_identical(context, branches),
         *_at_held_paths(context),
         *_of_neighbours(context),
         *_at(context, paths),
         *on_refs(context, BRANCH, branches),
-        *on_refs(context, HELD, some(patterns_of(_holds(context), COMMIT))),
+        *on_refs(context, HELD, some(held_commits(context, _holds(context)))),
         *_on_tags(context),
     ]
     keys = keys_of(context.namespace, [each.address for each in shown])
     # The first kind of an object counts.
     named = {key: each for each, key in zip(reversed(shown), reversed(keys), strict=True) if key}
-    said = heads(connect(context.data), list(named))
-    times = xid_times(pa.array(named, pa.string()))
+    told = lying(context, list(named))
+    times = xid_times(pa.array(told, pa.string()))
     # By three clocks, each of which may be a little off. One that was far ahead once makes nothing new.
     new, now = context.mark.require(Stage.RETENTION_COMMITS).finished_at + APART, clock.now().timestamp()
     return Canaries(
         context,
         tuple(
-            Canary(_kind(each.kind, at, info.last_modified.timestamp(), new, now), *each[1:4], key, info)
-            for (key, each), info, at in zip(named.items(), said, times, strict=True)
-            if info is not None
+            Canary(_kind(named[key].kind, at, info.last_modified.timestamp(), new, now), *named[key][1:4], key, info)
+            for (key, info), at in zip(told.items(), times, strict=True)
         ),
     )
 
@@ -186,20 +180,6 @@ def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[Shown]:
     for branch in branches:
         for path in if_told(partial(context.client.staged_paths, context.header.repository, branch, OBJECTS_OF_A_REF)):
             yield from _shown(context, STAGED, branch, path)
-
-
-def _identical(context: MarkContext, branches: Iterable[str]) -> Iterator[Shown]:
-    """What branches show in the place of an entry of their heads. Of these, what differs from it is STAGED."""
-    for branch in branches:
-        of_head = {each.path: each.address for each in on_refs(context, BRANCH, [_head(branch)])}
-        for each in on_refs(context, IDENTICAL, [branch]) if of_head else ():
-            if of_head.get(each.path, each.address) != each.address:
-                yield each
-
-
-def _head(branch: str) -> str:
-    """The ref of a branch's head, without what is staged."""
-    return f"{branch}@"
 
 
 def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[Shown]:
@@ -240,23 +220,32 @@ def _not_retained(context: MarkContext) -> Iterator[str]:
 
 
 def _of_neighbours(context: MarkContext) -> Iterator[Shown]:
-    """What other repositories show of this one, on heads that their newest marks saw: of what they import later, no
-    look can know."""
-    near = {each.name: each for each in some(neighbours_of(context))}
+    """What other repositories show of this one, on refs that their newest marks saw and that count there: of what they
+    import later, no look can know. Not of those that lakegc.yaml says to ignore."""
+    near = {each.name: each for each in some(not_ignored(neighbours_of(context), context.settings.neighbours))}
     for name, seen in sight_all(list(near.values()), clock.now().timestamp()).items():
         if not (seen.mark_id and may_refer(context.namespace, seen.refers)):
             continue
         try:
-            refs = near[name].artifacts(seen.mark_id).dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
-            heads_seen = some(each for rows in refs.batches("commit_id") for each in rows.column(0).to_pylist())
+            commit_ids = some(_that_count(near[name].artifacts(seen.mark_id)))
         except LakegcError:  # the guard over neighbours tells of it
             continue
-        for commit_id in heads_seen:
+        for commit_id in commit_ids:
             page = if_told(partial(next, context.client.objects(name, commit_id), []))
             keys = keys_of(context.namespace, [each.physical_address for each in page])
             here = [each for each, key in zip(page, keys, strict=True) if key and NOT_TEXT not in each.path]
             for each in random.sample(here, min(OBJECTS_OF_A_REF, len(here))):
                 yield Shown(NEIGHBOUR, name, commit_id, each.path, each.physical_address)
+
+
+def _that_count(mark: MarkArtifacts) -> Iterator[str]:
+    """The commits of the refs that a mark saw, as far as they count for it."""
+    header, refs = mark.header(), mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
+    kinds = (BRANCH, TAG) if header is not None and header.protect_tags else (BRANCH,)
+    for rows in refs.batches("kind", "commit_id"):
+        for kind, commit_id in zip(*rows.to_pydict().values(), strict=True):
+            if kind in kinds and header is not None and commit_id not in header.ignore_commits:
+                yield commit_id
 
 
 def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[Shown]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.errors import MarkError
-from lakegc_core.judging import optimized, subtraction
-from lakegc_core.judging.canaries import some
+from lakegc_core.errors import MarkError, RefusedObjectError, StoreError
+from lakegc_core.judging import canaries, optimized, subtraction
+from lakegc_core.judging.canaries import held_commits, keys_of, lying, some
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.findings import KEPT
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.key_scan import Wanted
 from tests.interleavings.rig import Lake
 from tests.interleavings.rig import lake as a_lake
@@ -85,6 +88,38 @@ def test_a_clean_mark_that_does_not_find_what_it_read_fails_and_names_the_path(
     with pytest.raises(MarkError, match=r"lakeFS shows '(head|tagged|held)' there.*mark-is-blind"):
         lake.mark("m4")
     assert lake.open().artifacts("m4").manifest(Stage.EXPIRED_ADDRESSES) is None
+
+
+def test_a_hold_by_commit_names_no_branch_of_that_name_and_no_commit_that_does_not_count(lake: Lake) -> None:
+    lake.repository.create_branch("beef", "main")
+    lake.upload("beef", "staged")
+    (held,) = (each.removeprefix("commit:") for each in lake.holds)
+    header = SimpleNamespace(repository="lake", ignore_commits=())
+    context: Any = SimpleNamespace(client=lake.open().client, header=header)
+    assert list(held_commits(context, ["commit:beef", f"commit:{held}"])) == [held]
+    header.ignore_commits = (held,)
+    assert list(held_commits(context, [f"commit:{held}"])) == []
+
+
+@pytest.mark.parametrize("uri", ["s3://b/ns", "s3://b", "gs://b/ns", "https://a.blob.core.windows.net/c/ns"])
+def test_an_address_in_another_spelling_than_its_key_is_no_canary(uri: str) -> None:
+    """lakeFS shows an entry of the text `data/…?x` as it is, and lakegc protects that text alone."""
+    namespace = Namespace(uri)
+    key = "data/gk0s9d8l4vsc738qvrb0/ct9ec9u20l6s739ltvk0"
+    odd = [f"{uri}/{key}?x", f"{uri}/{key}?", f"{uri}/{key.replace('/gk0', '%2Fgk0')}", f"{uri}/other/{key}"]
+    assert keys_of(namespace, [f"{uri}/{key}", *odd]) == [key, None, None, None, None]
+
+
+def test_an_object_that_the_store_lacks_or_does_not_show_is_no_canary(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, there = RefusedObjectError("its key is a customer's"), ObjectInfo("a", 1, datetime.now(UTC), "e", None)
+    answers: list[Any] = [there, None, refused]
+    store = SimpleNamespace(try_heads=lambda keys, failures: answers[: len(keys)])
+    monkeypatch.setattr(canaries, "connect", lambda _: store)
+    context: Any = SimpleNamespace(data=None)
+    assert lying(context, ["a", "b", "c"]) == {"a": there}
+    answers[1] = StoreError("busy")
+    with pytest.raises(StoreError, match="busy"):
+        lying(context, ["a", "b", "c"])
 
 
 def test_a_few_are_chosen_of_many_and_all_of_few() -> None:

@@ -1,7 +1,7 @@
 """Marks and looks are made blind, each in one way: nothing is deleted, and the table says what stops it.
 
-Nobody asks branches what they show, but for the way that is about this: that would find most of the objects. A row
-that is stopped by a guard, or by a check of the look, comes to no canary.
+Nobody asks branches what they show: that would find most of the objects. A row that is stopped by a guard, or by a
+check of the look, comes to no canary.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ SWEEP = r"would be deleted \({}\)\. Mark or look is blind"
 @dataclass(frozen=True)
 class Way:
     """One way to be blind. `told`: what the error says; `prepare`: what the lake needs for it before its mark; `at`:
-    from when on it is blind; `asks`: branches are asked what they show."""
+    from when on it is blind."""
 
     blind: Blind
     told: str
     prepare: Prepare = lambda lake: None
     at: str = "sweep"
-    asks: bool = False
 
 
 @pytest.fixture
@@ -154,10 +153,6 @@ def look_reads_no_commits(patch: pytest.MonkeyPatch, lake: Lake) -> None:
     patch.setattr(look.Reads, "read", lambda *arguments, **named: Dataset(ENTRIES_SCHEMA))
 
 
-def identical_upload(lake: Lake) -> None:
-    lake.uploaded_again("twice")
-
-
 WAYS: Mapping[str, Way] = {
     "the dump is empty": Way(dump_is_empty, SWEEP.format("staged")),
     "the look reads no commits": Way(look_reads_no_commits, SWEEP.format("new")),
@@ -165,9 +160,6 @@ WAYS: Mapping[str, Way] = {
     "the look finds no hash": Way(look_finds_no_hash, SWEEP.format("staged")),
     "holds by path are dropped": Way(nothing_is_held, SWEEP.format("held path"), hold_by_path),
     "neighbours' marks are not read": Way(no_neighbours, SWEEP.format("neighbour"), another_repository),
-    "branches are not asked": Way(
-        lambda patch, lake: no_branches(patch), SWEEP.format("staged identical"), identical_upload, asks=True
-    ),
     "the mark forgets heads": Way(forgets("head:main", "rules"), MARK.format("branch"), at="mark"),
     "the mark forgets tags": Way(forgets("tag:release"), MARK.format("tag"), at="mark"),
     "no hash is twice the same in the mark": Way(no_hash_twice_the_same, MARK.format("(branch|tag)"), at="mark"),
@@ -188,8 +180,7 @@ QUICK = ("holds by path are dropped", "the mark forgets heads", "no hash is twic
 def test_who_is_blind_deletes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch, way: Way) -> None:
     way.prepare(lake)
     lake.wait(hours=1)
-    if not way.asks:
-        no_branches(monkeypatch)
+    no_branches(monkeypatch)
     if way.at == "sweep":
         lake.mark("m1")
         replaced(lake)
