@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakegc_core.doctor.finding import Finding, Level, Need, Trials, sentence
-from lakegc_core.errors import IncompleteError, LakegcError
+from lakegc_core.errors import IncompleteError, ServerError
 from lakegc_core.lakefs.advice import NO_RIGHT
 from lakegc_core.lakefs.client import READS, LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
@@ -42,7 +42,7 @@ class Answers:
 
 
 def no_lakefs(client: LakeFSClient) -> Finding | None:
-    """The alarm that the endpoint is no lakeFS, or that it does not accept the key; None if neither is so.
+    """The alarm that no lakeFS answers at the endpoint, or that it does not accept the key; None if neither is so.
 
     Every further call would fail by the same cause.
     """
@@ -50,14 +50,16 @@ def no_lakefs(client: LakeFSClient) -> Finding | None:
         client.config()
     except LakeFSError as error:
         if error.status == _REFUSED and NO_RIGHT not in error.message:
-            do = f"Correct the access key and its secret. If they are right: {_WHERE}"
+            rights = "give the key the rights that deploy/README.md#policies lists"
+            do = f"Correct the access key and its secret. If they are right, {rights}."
         elif error.status == _ABSENT and not error.message:
             do = "The endpoint is not a lakeFS: correct LAKECTL_SERVER_ENDPOINT_URL or ~/.lakectl.yaml."
         else:
             return None
         return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
-    except LakegcError:
-        pass  # tried again with the rights
+    except ServerError as error:  # no answer, or a page of somebody else's
+        do = "Correct what the message names, and ask the doctor again."
+        return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
     return None
 
 

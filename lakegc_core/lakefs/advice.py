@@ -54,6 +54,6 @@ def on_tls(error: Exception) -> str:
     found = _TLS_SAID.search(str(error))
     said = found[1] if found else type(error).__name__
     if "certificate" in said:
-        own = "If it is from a CA of your own, set REQUESTS_CA_BUNDLE to a bundle that has this CA beside the usual ones"
+        own = "If it is from a CA of your own, set REQUESTS_CA_BUNDLE to a bundle with this CA beside the usual ones"
         return f'"{said}": the certificate of the server is not trusted. {own}'
     return f'"{said}": does the server speak http:// instead? Check the endpoint, and that lakeFS runs'

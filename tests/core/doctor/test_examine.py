@@ -79,6 +79,7 @@ def test_a_repository_that_is_not_there_is_an_error(on_folder: Patient) -> None:
         (404, b"<html>File not found</html>", "The endpoint is not a lakeFS: correct LAKECTL_SERVER_ENDPOINT_URL"),
         (401, {"message": "error authenticating request"}, "Correct the access key and its secret."),
         (401, b"", "Correct the access key and its secret."),
+        (200, b"<html>Log in</html>", "Correct what the message names"),
     ],
 )
 @pytest.mark.parametrize("of_all", [False, True], ids=["one", "all"])
