@@ -24,6 +24,7 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id)
+    backup.writable_place(context, options.destination)  # before Spark is started
     spark = spark_of(context.settings)
     with reporter.watch(spark, "backup"):
         result = backup.backup(spark, context, options.destination, _limits(options))

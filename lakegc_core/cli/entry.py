@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import lakegc_core
 from lakegc_core.cli.options import flag, option, repository_name
@@ -111,10 +112,19 @@ def command(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says where the id of a mark is to be found, if it is missing."""
+
+    def error(self, message: str) -> NoReturn:
+        if "required" in message and "MARK_ID" in message:
+            message += f". MARK_ID: an id from `lakegc marks REPO`, or {LATEST}"
+        super().error(message)
+
+
 def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
     """The command line of some verbs. Every option can be given as an environment variable LAKEGC_<NAME> as well, but
     for those that may be given several times."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="lakegc",
         description="Garbage collection for lakeFS: finds the objects that nothing refers to, proves it, deletes them.",
         epilog="Every option of a verb has an environment variable: --mark-id is LAKEGC_MARK_ID, and so on. "

@@ -82,7 +82,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     the same. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
     started = time.monotonic()
-    target = new_place(context, place)
+    target = writable_place(context, place)
     with context.lease("backup"):
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         had = _had(context, target, stage.digest)
@@ -100,6 +100,15 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
             record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))
     return result
+
+
+def writable_place(context: MarkContext, place: str) -> StoreConfig:
+    """The place of a backup that is to be made, where a small object was written just now. StoreError if that failed:
+    from here it is said once, and not by every task."""
+    target = new_place(context, place)
+    begun = {"begun_at": clock.now().timestamp()}
+    connect(target).write(f"{folder_of(context)}/begun.json", encode(begun))
+    return target
 
 
 def _had(context: MarkContext, target: StoreConfig, mark_digest: str) -> int:

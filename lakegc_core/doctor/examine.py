@@ -10,7 +10,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.doctor.cost import requests_and_cost
 from lakegc_core.doctor.etags import examine_etags
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level, sentence, worst_first
-from lakegc_core.doctor.lakefs_rights import MARK, try_lakefs, try_server
+from lakegc_core.doctor.lakefs_rights import MARK, no_lakefs, try_lakefs, try_server
 from lakegc_core.doctor.namespaces import examine_namespaces
 from lakegc_core.doctor.newest_mark import examine_newest_mark
 from lakegc_core.doctor.policies import MOST, examine_patterns, examine_places
@@ -68,6 +68,9 @@ def examine(
     """
     client = client or LakeFSClient(settings.server)
     found = _Round(say)
+    if alarm := no_lakefs(client):
+        found.findings.append(alarm)
+        return found.diagnosis(name, {})
     try:
         repository = repository_named(client, name)
     except LakeFSError as error:
@@ -123,6 +126,9 @@ def examine_all(
     """The server, lakegc.yaml, and of each repository what lakeFS tells cheaply: its place, its rules. No store."""
     client = client or LakeFSClient(settings.server)
     found = _Round(say)
+    if alarm := no_lakefs(client):
+        found.findings.append(alarm)
+        return found.diagnosis("", {})
     server: Json = {}
     found.look("the server", lambda: [*try_server(client), *_version(client, settings, server)])
     try:

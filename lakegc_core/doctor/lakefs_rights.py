@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakegc_core.doctor.finding import Finding, Level, Need, Trials
-from lakegc_core.errors import IncompleteError
+from lakegc_core.doctor.finding import Finding, Level, Need, Trials, sentence
+from lakegc_core.errors import IncompleteError, ServerError
+from lakegc_core.lakefs.advice import NO_RIGHT
 from lakegc_core.lakefs.client import READS, LakeFSClient
+from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import ObjectStats, Ref, Repository
 from lakegc_core.marks.context import block_prefix
 
@@ -22,7 +24,7 @@ _COMMITS = Need(
     "A mark keeps what lakeFS's own list of commits has, so it needs this list.",
     f"{_WHERE} lakeFS from 1.76 on keeps a file gc.db in its working directory, which must be writable.",
 )
-_GONE, _ABSENT = 410, 404
+_GONE, _ABSENT, _REFUSED = 410, 404, 401
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,28 @@ class Answers:
     prepared: str | None = None
     commits: str | None = None
     prefix: str | None = None
+
+
+def no_lakefs(client: LakeFSClient) -> Finding | None:
+    """The alarm that no lakeFS answers at the endpoint, or that it does not accept the key; None if neither is so.
+
+    Every further call would fail by the same cause.
+    """
+    try:
+        client.config()
+    except LakeFSError as error:
+        if error.status == _REFUSED and NO_RIGHT not in error.message:
+            rights = "give the key the rights that deploy/README.md#policies lists"
+            do = f"Correct the access key and its secret. If they are right, {rights}."
+        elif error.status == _ABSENT and not error.message:
+            do = "The endpoint is not a lakeFS: correct LAKECTL_SERVER_ENDPOINT_URL or ~/.lakectl.yaml."
+        else:
+            return None
+        return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
+    except ServerError as error:  # no answer, or a page of somebody else's
+        do = "Correct what the message names, and ask the doctor again."
+        return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
+    return None
 
 
 def try_server(client: LakeFSClient) -> list[Finding]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import chain
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import requests
 from pydantic import TypeAdapter, ValidationError
@@ -31,6 +31,7 @@ from lakegc_core.backoff import Backoff
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.config.urls import API
 from lakegc_core.errors import IncompleteError, ServerError, SettingsError
+from lakegc_core.lakefs import advice
 from lakegc_core.lakefs.models import Page
 from lakegc_core.shapes import problems
 
@@ -42,6 +43,7 @@ UNRESOLVED = "could not parse URI: parse "  # what it answers, by 500, where an 
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds
 _LOST = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+_TLS_REFUSED = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # the last two: no TLS
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -157,7 +159,7 @@ class Http:
             try:
                 reply = self._ask(request)
             except _LOST as error:
-                if attempt == request.attempts:
+                if attempt == request.attempts or _is_tls_refused(error):
                     raise ServerError(self._unreachable(request, error)) from None
                 self._wait(request, attempt, type(error).__name__)
                 continue
@@ -241,6 +243,8 @@ class Http:
         return text
 
     def _unreachable(self, request: Request, error: Exception) -> str:
+        if isinstance(error, requests.exceptions.SSLError):
+            return f"{self._settings.endpoint_url}: the TLS connection for {request} fails: {advice.on_tls(error)}"
         what = "did not answer in time" if isinstance(error, requests.Timeout) else "cannot be reached"
         return (
             f"{self._settings.endpoint_url} {what}: {request} failed {request.attempts} times "
@@ -253,31 +257,15 @@ class Http:
         sentence = f"{request} was answered with {reply.status}"
         sentence += f' "{said[:500]}"' if said else ""
         sentence += ", followed by a second JSON document" if more else ""
-        return LakeFSError(f"{sentence}; {_advice(request, reply, attempts)}", reply.status, said)
+        what_to_do = advice.on_status(
+            reply.status, said, action=request.action, location=reply.location, attempts=attempts
+        )
+        return LakeFSError(f"{sentence}; {what_to_do}", reply.status, said)
 
 
-def _advice(request: Request, reply: Reply, attempts: int) -> str:
-    """Advice on a status that is no answer to the call."""
-    status = reply.status
-    if 200 <= status < 300:
-        return "this call has another success status: check that the endpoint is a lakeFS server"
-    if 300 <= status < 400:
-        target = urlsplit(reply.location)
-        to = f" to {target.scheme}://{target.hostname}" if target.scheme and target.hostname else ""
-        return f"the endpoint redirects{to}: set the endpoint to where lakeFS itself answers"
-    if status == 401:
-        needed = f"its policy allows {request.action}" if request.action else "its policy allows this call"
-        same = "lakeFS answers the same to a wrong key and to a missing permission"
-        return f"{same}: check the access key, and that {needed}"
-    if status == 403:
-        return "forbidden: the repository is read-only, or its store or a protection refuses"
-    if status == 404:
-        return "lakeFS does not know this: check the repository's name, and the endpoint"
-    if status == 410:
-        return "gone: the repository is being deleted, so there is nothing to collect in it"
-    if status == 429 or status >= 500:
-        return f"asked {attempts} times: try later, and look into the server's log"
-    return "lakeFS refuses this call"
+def _is_tls_refused(error: Exception) -> bool:
+    """True if TLS failed in a way that the same call meets again. A connection that broke may do better."""
+    return isinstance(error, requests.exceptions.SSLError) and any(sign in str(error) for sign in _TLS_REFUSED)
 
 
 @functools.cache

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from lakegc_core.errors import MarkError
 from lakegc_core.names import Json
+
+_OF_SWEEP = re.compile(r"([^/]+)/sweeps/")  # in the key of a file; the group is the id of the mark
 
 
 def digest(value: Any) -> str:
@@ -43,5 +46,13 @@ def decode(data: bytes, where: str) -> Json:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: make a new mark.")
+        raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: {_repair(where)}.")
     return value
+
+
+def _repair(where: str) -> str:
+    """What to do about a damaged file: another mark stands in for one of a mark, not for the record of a sweep."""
+    mark = _OF_SWEEP.search(where)
+    if not mark:
+        return "make a new mark"
+    return f"run `lakegc verify REPO {mark[1]}`, and bring the file back from a copy of the artifacts"

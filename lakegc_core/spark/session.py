@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from lakegc_core import clock, errors
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.names import Json
 from lakegc_core.spark import java, preload, shipping, versions
 
@@ -43,6 +43,7 @@ FEW = 20_000
 """Rows that may pass through the driver to every task: some megabytes at most."""
 
 _RESULT = "result string"
+_NOT_STARTED = "JAVA_GATEWAY_EXITED"
 _DAEMON = "spark.python.daemon.module"
 _DEFAULTS = {
     "spark.app.name": "lakegc",
@@ -96,11 +97,25 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     for key, value in (settings | own | versions.ALIKE).items():
         builder = builder.config(key, value)
-    with _interrupted_later():
+    with _interrupted_later(), _refused_master(master):
         started = builder.getOrCreate()
     versions.check(started.version)  # of a server, or of a session that a platform has started
     shipping.ship(started)
     return started
+
+
+@contextmanager
+def _refused_master(master: str) -> Iterator[None]:
+    """SettingsError where Java started and refused a master other than this machine: Spark's own error blames Java."""
+    try:
+        yield
+    except RuntimeError as error:  # PySparkRuntimeError is one
+        if _NOT_STARTED not in str(error) or master.startswith("local"):
+            raise
+        raise SettingsError(
+            f"Spark did not start with master {master!r} (spark.master in lakegc.yaml). The line with `Exception` "
+            "above says why. Correct the setting, or leave it out for local[*]."
+        ) from None
 
 
 @contextmanager

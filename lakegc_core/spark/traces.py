@@ -13,7 +13,7 @@ _ADVICE = {
     ),
     "Read-only file system": "lakegc cannot write there.",
     "Too many open files": "The limit of open files is too low: `ulimit -n` shows it.",
-    "JAVA_GATEWAY_EXITED": "Java did not start on this machine. What it said stands above.",
+    "JAVA_GATEWAY_EXITED": "Java or Spark did not start on this machine. What it said stands above.",
     "OutOfMemoryError": "Java had too little memory: `spark.driver.memory` and `spark.executor.memory` set it.",
 }
 

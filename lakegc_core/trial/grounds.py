@@ -32,7 +32,14 @@ REPOSITORY = "repository"
 
 _BEGINNING = "lakegc-try-"
 _NAME = re.compile(rf"{_BEGINNING}[0-9a-f]{{12}}")
-_PLAIN = re.compile(r"[a-z0-9]+://[\w.:-]*(/[\w.-]+)*", re.ASCII)
+_PLAIN = re.compile(r"[a-z0-9]+://[\w.:-]+(/[\w.-]+)*", re.ASCII)
+_EXAMPLES = {
+    "local": "local://trial/",
+    "s3": "s3://bucket/prefix/",
+    "gs": "gs://bucket/prefix/",
+    "azure": "https://account.blob.core.windows.net/container/prefix/",
+}
+"""A place for a trial, by the type of lakeFS's blockstore."""
 _BACKUP = "backup"  # below the prefix
 _GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
 
@@ -54,7 +61,8 @@ class Grounds:
         check_place(uri)
         if not _PLAIN.fullmatch(uri) or re.search(r"/\.{1,2}(/|$)", uri):
             raise SettingsError(
-                f"{place!r} is no plain place. Name one like s3://bucket/prefix/: letters, digits, `.`, `_` and `-`."
+                f"{place!r} is no plain place. Name one like s3://bucket/prefix/ or local://trial/: letters, digits, "
+                "`.`, `_` and `-`."
             )
         return cls(name, uri, config_for(Namespace(uri), settings))
 
@@ -66,6 +74,11 @@ class Grounds:
             raise SettingsError(
                 f"{uri!r} was not made by `lakegc try`: what it makes lies in a place that ends in /{_BEGINNING} and "
                 "12 hex digits. Nothing was removed."
+            )
+        if "://" not in place:
+            raise SettingsError(
+                f"{uri!r} is no place. Name the whole place, such as s3://bucket/prefix/{name}: `lakectl repo list` "
+                f"shows it as the storage namespace, which ends in /{name}/{REPOSITORY}. Nothing was removed."
             )
         return cls.below(place, settings, name)
 
@@ -84,6 +97,17 @@ class Grounds:
     def removal(self) -> str:
         """The command that removes all that was made here."""
         return f"lakegc try --remove {self.uri}"
+
+    def check_blockstore(self, client: LakeFSClient) -> None:
+        """SettingsError if this lakeFS keeps no data on stores of this kind."""
+        types = sorted({storage.blockstore_type for storage in client.config().storages})
+        if Namespace(self.uri).place.kind not in types:
+            places = [_EXAMPLES.get(each, f"{each}://") for each in types]
+            kept = " or ".join(f"{place.partition('://')[0]}://…" for place in places)
+            raise SettingsError(
+                f"This lakeFS keeps data in {kept}, not in {self.uri}: name a place such as {places[0]}. "
+                "Nothing was made."
+            )
 
     def check_neighbours(self, client: LakeFSClient) -> str | None:
         """The namespace of the repository of this name; None if there is none. RefusedError if another repository

@@ -77,6 +77,7 @@ class Trial:
 
     def make(self) -> None:
         """Claim the grounds, and make the repository with its history. RefusedError where anything lies already."""
+        self.grounds.check_blockstore(self.client)
         self.grounds.check_free(self.client)
         self.is_left = True
         try:

@@ -4,7 +4,7 @@ Symbolic links below the folder are never followed.
 """
 
 # Paths are bytes, which keep names that are not UTF-8 whole; pathlib has only text.
-# ruff: noqa: PTH123
+# ruff: noqa: PTH112, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ class Files:
         if error.errno == errno.ENAMETOOLONG:
             return UnusableKeyError(f"{self.root}: {key!r} is too long to be the key of a file: {code}")
         return StoreError(f"{self.root}: {doing} {key!r} failed: {code}: {error.strerror}")
+
+    def write_error(self, error: OSError, key: str) -> StoreError:
+        """An error of a write. A folder that cannot be made is no object that is not there."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError | FileExistsError):
+            return self.error(error, "writing", key)
+        above = os.path.dirname(self.path(key))
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        shown = text_of(above)
+        is_folder = os.path.isdir(above)
+        found = f"no folder can be made in {shown}" if is_folder else f"{shown} is a file, not a folder"
+        return StoreError(f"{self.root} cannot be written to: {found}. Name a folder that can be written to.")
 
     def stat(self, key: str) -> os.stat_result:
         """The file system's facts about a key's file."""

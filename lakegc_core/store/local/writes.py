@@ -40,7 +40,7 @@ def put(files: Files, key: str, data: IO[bytes], *, if_absent: bool = False, if_
             else:
                 os.replace(written, path)
     except OSError as error:
-        raise files.error(error, "writing", key) from error
+        raise files.write_error(error, key) from error
     return etag
 
 

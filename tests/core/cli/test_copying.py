@@ -1,15 +1,33 @@
-"""What the command says of a restore from what the store itself keeps."""
+"""What the commands say of a backup that cannot begin, and of a restore from what the store itself keeps."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lakegc_core.cli import main
+from lakegc_core.cli import copying, main
 from lakegc_core.cli.copying import _failed, copy_report, copy_screen
 from lakegc_core.copies.backup import CopyResult
 from tests.core.cli.conftest import Desk
 
 UNDONE = CopyResult("restore", "lake", "m1", "s3://b/ns", {"copied": 2, "missing": 1}, 20, [], 1.0, is_undo=True)
+
+
+def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_started(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(copying, "spark_of", started)
+    desk.mark("m1", garbage=["data/a"])
+    (tmp_path / "file").write_bytes(b"")
+    assert main(["backup", "lake", "m1", f"{tmp_path}/file/x"]) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/file is a file, not a folder. Name a folder that can be written to." in said
+    assert main(["backup", "lake", "m1", f"{tmp_path}/folder"]) == 1
+    assert "Spark was started" in capsys.readouterr().err
 
 
 def test_a_store_that_keeps_nothing_is_told_before_anything_begins(

@@ -40,6 +40,16 @@ def test_other_commands_go_on_as_they_were(monkeypatch: pytest.MonkeyPatch, caps
     assert "To go on where it stopped: lakegc sweep lake m1 --yes\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("given", "missing"), [(["sweep", "demo"], "MARK_ID"), (["backup", "demo"], "MARK_ID, DEST")])
+def test_a_mark_that_is_not_named_is_asked_for_with_where_its_id_is_found(
+    given: list[str], missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    said = capsys.readouterr().err
+    assert f"arguments are required: {missing}. MARK_ID: an id from `lakegc marks REPO`, or latest\n" in said
+
+
 _LOADED = """
 import json, os, sys
 bare = set(sys.modules)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy
@@ -69,6 +71,26 @@ def test_the_json_has_everything(on_folder: Patient) -> None:
 def test_a_repository_that_is_not_there_is_an_error(on_folder: Patient) -> None:
     with pytest.raises(LakeFSError, match="404"):
         rounds.examine(on_folder.settings, "none", client=on_folder.client)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "do"),
+    [
+        (404, b"<html>File not found</html>", "The endpoint is not a lakeFS: correct LAKECTL_SERVER_ENDPOINT_URL"),
+        (401, {"message": "error authenticating request"}, "Correct the access key and its secret."),
+        (401, b"", "Correct the access key and its secret."),
+        (200, b"<html>Log in</html>", "Correct what the message names"),
+    ],
+)
+@pytest.mark.parametrize("of_all", [False, True], ids=["one", "all"])
+def test_a_cause_that_makes_every_call_fail_is_one_alarm(
+    on_folder: Patient, status: int, body: Any, do: str, of_all: bool
+) -> None:
+    on_folder.server.fault = lambda *_: (status, body)
+    found = examine_all(on_folder.settings, client=on_folder.client) if of_all else on_folder.examine()
+    (finding,) = found.every_finding
+    assert finding.name == "no-lakefs" and finding.level is Level.ALARM and finding.do.startswith(do)
+    assert [path for _, path in on_folder.server.requests] == ["/config"]
 
 
 def test_a_key_that_may_not_see_the_repository_is_an_alarm(on_folder: Patient) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 import socket
 import threading
 import traceback
 from collections.abc import Callable
 from email.utils import formatdate
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -36,6 +38,7 @@ from tests.support.scripted_lakefs import (
     page,
     refused,
 )
+from tests.support.tls import certificate, speak_tls
 
 # ---- how it asks ----
 
@@ -123,6 +126,23 @@ def test_t43_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, 
     assert server.slept == []
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "advice"),
+    [
+        (401, {"message": "error authenticating request"}, "correct the key and its secret"),
+        (401, {"message": "insufficient permissions"}, "its policy must allow fs:ReadRepository"),
+        (404, b"<html>File not found</html>", "is the endpoint a lakeFS?"),
+        (404, {"error": "no route"}, "is the endpoint a lakeFS?"),
+    ],
+)
+def test_the_advice_goes_by_the_words_of_lakefs_where_the_status_says_too_little(
+    server: Scripted, status: int, body: Any, advice: str
+) -> None:
+    server.on("GET", R, Say(status, body))
+    with pytest.raises(LakeFSError, match=re.escape(advice)):
+        server.client.repository("repo")
+
+
 def test_the_server_may_say_how_long_to_wait(server: Scripted) -> None:
     began = time()
     answers = [
@@ -162,6 +182,38 @@ def test_a_server_that_is_not_there_is_named_with_the_endpoint() -> None:
             LakeFSClient(ServerSettings(url, KEY, SECRET), sleep=slept.append).grace_period()
     assert url in str(caught.value)
     assert len(slept) == 5
+
+
+def test_a_server_without_tls_is_told_at_once_with_what_to_do(server: Scripted) -> None:
+    slept: list[float] = []
+    settings = ServerSettings(server.url.replace("http:", "https:"), KEY, SECRET)
+    with pytest.raises(ServerError, match=r"does the server speak http:// instead\? Check the endpoint"):
+        LakeFSClient(settings, sleep=slept.append).grace_period()
+    assert slept == []
+
+
+def test_a_certificate_of_a_private_ca_needs_the_bundle_that_the_error_names(
+    server: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("GET", "/config/garbage-collection", Say(200, {"grace_period": 1}))
+    file, slept = certificate(tmp_path), list[float]()
+    speak_tls(server._server, file)
+    client = LakeFSClient(ServerSettings(server.url.replace("http:", "https:"), KEY, SECRET), sleep=slept.append)
+    with pytest.raises(ServerError, match=r"is not trusted\..* set REQUESTS_CA_BUNDLE"):
+        client.grace_period()
+    assert slept == []
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
+    assert client.grace_period() == 1
+
+
+def test_a_tls_connection_that_ends_early_is_tried_again() -> None:
+    slept: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as hangs_up:
+        threading.Thread(target=lambda: [hangs_up.accept()[0].close() for _ in range(ATTEMPTS)], daemon=True).start()
+        settings = ServerSettings(f"https://127.0.0.1:{hangs_up.getsockname()[1]}", KEY, SECRET)
+        with pytest.raises(ServerError, match="the TLS connection for GET"):
+            LakeFSClient(settings, sleep=slept.append).grace_period()
+    assert len(slept) == ATTEMPTS - 1
 
 
 def test_a_server_that_does_not_answer_in_time_is_given_up(server: Scripted) -> None:

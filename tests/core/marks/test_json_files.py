@@ -42,3 +42,16 @@ def test_a_sealed_value_reads_back_as_it_was_and_no_other_does() -> None:
 def test_what_is_no_json_object_is_an_error_that_names_the_file(data: bytes) -> None:
     with pytest.raises(MarkError, match=r"marks/m1/mark\.json is not a JSON object"):
         decode(data, "marks/m1/mark.json")
+
+
+@pytest.mark.parametrize(
+    ("where", "do"),
+    [
+        ("marks/m1/mark.json", "make a new mark."),
+        ("marks/m1/sweeps/1/report.json", "run `lakegc verify REPO m1`, and bring the file back"),
+    ],
+)
+def test_a_damaged_file_is_mended_by_what_can_mend_it(where: str, do: str) -> None:
+    with pytest.raises(MarkError) as caught:
+        decode(b"{", where)
+    assert f"It was damaged or is not lakegc's: {do}" in str(caught.value)

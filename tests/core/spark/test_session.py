@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import PySparkRuntimeError
 
-from lakegc_core.errors import LakegcError, ServerError
+from lakegc_core.errors import LakegcError, ServerError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.names import Json
 from lakegc_core.spark import session as module
@@ -58,6 +59,19 @@ def test_whoever_gives_java_options_of_their_own_gets_none_for_little_work(
     monkeypatch.setattr(module, "prepare_environment", stop)
     with pytest.raises(LakegcError, match=f"quick: {quick}"):
         session("local[1]", {"spark.python.daemon.module": "pyspark.daemon", **conf}, quick=True)
+
+
+def test_a_master_that_spark_refuses_is_named_with_its_setting_and_java_is_not_blamed() -> None:
+    exited = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+    with (
+        pytest.raises(SettingsError, match=r"'yarn' \(spark\.master in .*for local\[\*\]"),
+        module._refused_master("yarn"),
+    ):
+        raise exited
+    with pytest.raises(PySparkRuntimeError), module._refused_master("local[*]"):
+        raise exited
+    with pytest.raises(RuntimeError, match="another"), module._refused_master("yarn"):
+        raise RuntimeError("another")
 
 
 @pytest.mark.slow

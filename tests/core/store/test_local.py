@@ -46,6 +46,29 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     assert (tmp_path / "outside" / "x").exists()
 
 
+def test_a_place_where_no_folder_can_be_made_is_no_missing_object(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for root, says in (
+        (tmp_path / "file", f"{tmp_path}/file is a file, not a folder"),
+        (tmp_path / "file" / "below", f"{tmp_path}/file is a file, not a folder"),
+        (Path("/proc/lakegc"), "no folder can be made in /proc"),
+    ):
+        with pytest.raises(StoreError) as caught:
+            local(root).store.write("a/b", b"1")
+        assert type(caught.value) is StoreError
+        expected = f"local://{root} cannot be written to: {says}. Name a folder that can be written to."
+        assert str(caught.value) == expected
+
+
+def test_a_copy_to_a_place_where_no_folder_can_be_made_does_not_take_the_source_for_gone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    source = local(tmp_path / "source")
+    source.fill(["data/a"])
+    with pytest.raises(StoreError, match="cannot be written to") as caught:
+        local(tmp_path / "file").store.copy(source.config, "data/a", "data/a")
+    assert type(caught.value) is StoreError
+
+
 def test_one_key_that_cannot_be_deleted_does_not_stop_the_others(tmp_path: Path) -> None:
     place = local(tmp_path)
     place.fill(["data/folder/x", "data/a", "data/b"])

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from lakegc_core.errors import IncompleteError, StoreError
 from lakegc_core.store.base import PROBE_KEY, ObjectInfo, heads
@@ -25,6 +18,7 @@ from tests.support.fake_s3 import FakeS3, fake_s3
 from tests.support.proxy import Answer, Forward, Request, pass_on
 from tests.support.servers import S3Server
 from tests.support.store_faults import Faulty
+from tests.support.tls import certificate, speak_tls
 
 Lake = tuple[S3Config, FakeS3]
 
@@ -215,32 +209,12 @@ def test_where_the_store_does_not_answer_boto3_the_error_is_that_of_boto3(lake: 
     assert one(store) == store.head("data/a")
 
 
-def certificate(folder: Path) -> Path:
-    """Key and certificate of 127.0.0.1, which nobody else vouches for."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lake")])
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2120, 1, 1, tzinfo=UTC))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file = folder / "lake.pem"
-    file.write_bytes(private + signed.public_bytes(pem))
-    return file
-
-
 def test_over_tls_the_certificates_are_those_that_boto3_trusts(
     tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, running = lake
     file = certificate(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    running._server.socket = context.wrap_socket(running._server.socket, server_side=True)
+    speak_tls(running._server, file)
     secure = replace(config, endpoint_url=running.endpoint.replace("http:", "https:"), max_attempts=1)
     with pytest.raises(StoreError, match="SSLError"):
         one(secure.connect())

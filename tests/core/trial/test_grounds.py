@@ -62,11 +62,24 @@ def test_a_place_around_or_inside_another_repository_is_refused(stand: Stand, na
         ("s3://bucket/a?b", "no plain place"),
         ("s3://key:secret@bucket/a", "together with a secret"),
         ("s3://", "no plain place"),
+        ("local:///tmp/folder", "no plain place"),
     ],
 )
 def test_what_is_no_plain_place_is_refused_before_anything_is_asked(stand: Stand, place: str, says: str) -> None:
     code, _, err = stand.run(place)
     assert code == 2 and says in err and "secret@" not in err and stand.server.requests == []
+
+
+def test_a_place_on_a_store_that_this_lakefs_has_not_is_refused_before_the_store_is_asked(stand: Stand) -> None:
+    code, out, err = stand.run("s3://bucket/some-prefix/")
+    assert code == 2 and "2." not in out
+    assert "This lakeFS keeps data in local://…" in err and "name a place such as local://trial/" in err
+    assert stand.server.requests == [("GET", "/config")]
+
+
+def test_the_removal_of_a_name_alone_asks_for_the_whole_place(stand: Stand) -> None:
+    code, _, err = stand.run("--remove", NAME)
+    assert code == 2 and f"'{NAME}' is no place" in err and f"s3://bucket/prefix/{NAME}" in err
 
 
 @pytest.fixture
