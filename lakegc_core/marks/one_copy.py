@@ -44,7 +44,10 @@ class OneCopy:
         row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
         source, target = connect(self.source), connect(self.target)
         try:
-            found = source.head(address)
+            try:
+                found = source.head(address)
+            except ObjectNotFoundError:  # a 404 of a later request proves nothing of the source
+                return row | self._lacking(target, address, size)
             row |= {"size": found.size, "etag": found.etag}
             there = head_if_there(target, address)
             if there is not None:
@@ -53,8 +56,6 @@ class OneCopy:
                 self._carry(source, target, found)
             if not _same(found, target.head(address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
-        except ObjectNotFoundError:
-            return row | self._lacking(target, address, size)
         except LakegcError as error:
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
@@ -71,10 +72,7 @@ class OneCopy:
     def _lacking(self, target: Store, address: str, size: int) -> Json:
         """The outcome of an object that the source does not hold."""
         if self.may_be_gone:
-            try:
-                there = head_if_there(target, address)
-            except LakegcError as error:
-                return {"problem": str(error)[:500]}
+            there = head_if_there(target, address)
             if there is not None and there.size == size:
                 return {"outcome": ALREADY_THERE}
         return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
