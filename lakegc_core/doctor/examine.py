@@ -105,6 +105,7 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     versions = told.versioning is not False
     found.look("rights in the store", lambda: try_store(context, answers, versions=versions))
     home = HOME if context.workspace == context.data else context.home
+    copies_elsewhere = context.policy.quarantine is not None and context.workspace != context.data
     found.look(
         "how the store keeps objects",
         lambda: examine_settings(
@@ -114,6 +115,7 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
             now=clock.now(),
             etags_are_md5=data.listed_digests,
             quarantine=context.policy.quarantine,
+            workspace=connect(context.workspace).settings() if copies_elsewhere else None,
         ),
     )
     if data.listed_digests:

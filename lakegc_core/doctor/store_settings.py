@@ -31,15 +31,17 @@ def examine_settings(
     now: datetime,
     etags_are_md5: bool = False,
     quarantine: timedelta | None = None,
+    workspace: StoreSettings | None = None,
 ) -> list[Finding]:
     """The findings on a store's settings. `home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as
-    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says."""
+    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says.
+    `workspace`: the settings where copies in quarantine lie, if that is another place."""
     return [
         *_lifecycle(told, home, metadata or "_lakefs"),
         *_lock(told),
         *_versions(told),
         *_soft_delete(told),
-        *_quarantine(told, quarantine),
+        *_quarantine(told, quarantine, workspace),
         *_encryption(told, etags_are_md5),
         *_uploads(told, now),
     ]
@@ -139,20 +141,29 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
     yield Finding("versioning", Level.NOTE if isinstance(told.lifecycle, Untold) else Level.WARNING, what, why, do)
 
 
-def _quarantine(told: StoreSettings, age: timedelta | None) -> Iterator[Finding]:
+def _quarantine(told: StoreSettings, age: timedelta | None, workspace: StoreSettings | None) -> Iterator[Finding]:
     if age is None:
         return
-    keeps = told.versioning is True or (isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0))
+    why = "Until then `lakegc restore REPO MARK` brings it back, and its space is free only after that."
+    do = "Run `lakegc retire` every night: it empties quarantines."
+    if workspace is not None and _keeps(workspace):
+        why += " The store of the workspace keeps what is deleted, so copies take space there after that too."
+        do += " See that a lifecycle rule deletes old versions in the workspace."
+    if _keeps(told):
+        why += " The store keeps what is deleted too, so that it takes space twice."
+        do = "Leave `quarantine` out of lakegc.yaml."
     yield Finding(
         "quarantine",
         Level.NOTE,
         f"lakegc copies what a sweep deletes into quarantine, and keeps the copies for {duration(age)}.",
-        "Until then `lakegc restore REPO MARK` brings it back, and its space is free only after that."
-        + (" The store keeps what is deleted too, so that it takes space twice." if keeps else ""),
-        "Leave `quarantine` out of lakegc.yaml."
-        if keeps
-        else "Run `lakegc retire` every night: it empties quarantines.",
+        why,
+        do,
     )
+
+
+def _keeps(told: StoreSettings) -> bool:
+    """True if the store says that it keeps what is deleted."""
+    return told.versioning is True or (isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0))
 
 
 def _soft_delete(told: StoreSettings) -> Iterator[Finding]:

@@ -40,21 +40,34 @@ class OneCopy:
     def copy(self, wanted: Json) -> Json:
         """Copy one object, and return what came of it (`transfer.SCHEMA`). `wanted`: address, and size as the mark
         listed it."""
+        row, found = self.look(wanted)
+        return row if found is None else self.make(row, found)
+
+    def look(self, wanted: Json) -> tuple[Json, ObjectInfo | None]:
+        """Ask both stores, and copy nothing. Returns the row as `copy` does, and the object if it is yet to be copied:
+        both are for `make`."""
         address, size = str(wanted["address"]), int(wanted["size"])
         row: Json = {"address": address, "size": size, "etag": None, "outcome": FAILED, "problem": None}
         source, target = connect(self.source), connect(self.target)
         try:
-            found = source.head(address)
+            try:
+                found = source.head(address)
+            except ObjectNotFoundError:  # a 404 of a later request proves nothing of the source
+                return row | self._lacking(target, address, size), None
             row |= {"size": found.size, "etag": found.etag}
             there = head_if_there(target, address)
-            if there is not None:
-                return row | self._lying(found, there)
-            if target.copy(self.source, address, address) is None:
+        except LakegcError as error:
+            return row | {"problem": str(error)[:500]}, None
+        return (row, found) if there is None else (row | self._lying(found, there), None)
+
+    def make(self, row: Json, found: ObjectInfo) -> Json:
+        """Copy an object that has no copy, as `look` found it, and prove the copy."""
+        source, target = connect(self.source), connect(self.target)
+        try:
+            if target.copy(self.source, found.address, found.address) is None:
                 self._carry(source, target, found)
-            if not _same(found, target.head(address)):
+            if not _same(found, target.head(found.address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
-        except ObjectNotFoundError:
-            return row | self._lacking(target, address, size)
         except LakegcError as error:
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
@@ -71,10 +84,7 @@ class OneCopy:
     def _lacking(self, target: Store, address: str, size: int) -> Json:
         """The outcome of an object that the source does not hold."""
         if self.may_be_gone:
-            try:
-                there = head_if_there(target, address)
-            except LakegcError as error:
-                return {"problem": str(error)[:500]}
+            there = head_if_there(target, address)
             if there is not None and there.size == size:
                 return {"outcome": ALREADY_THERE}
         return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}

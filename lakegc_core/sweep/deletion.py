@@ -136,23 +136,24 @@ class Deletion:
 
     def run(self, piece: Piece) -> Iterator[Json]:
         """Delete one piece, batch by batch, until it is done, the time is up or its requests are spent. Yields the rows
-        that are left, and the number of requests.
+        that are left, the number of requests, and what kept an object from being copied, if anything did.
 
         Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
         another collector has taken over: the process that sent this task may be dead.
         """
-        left, is_repeated = list(piece.ranges), _is_repeated()
+        left, is_repeated, problems = list(piece.ranges), _is_repeated(), list[str]()
         requests = Requests(piece.most_requests)
         if is_repeated and piece.most_requests is not None:
             requests.spend()  # nobody knows how many the run before sent
         elif self.now() < self.until:
-            left = self._delete(piece, requests)
+            left = self._delete(piece, requests, problems)
             if left and not self._is_alone():
                 raise lost("somebody else took it")
         asked = is_repeated or piece.asked_before
-        yield {"part": piece.source.part.name, "left": left, "requests": requests.sent, "asked": asked}
+        told = {"part": piece.source.part.name, "left": left, "requests": requests.sent, "asked": asked}
+        yield told | ({"problem": problems[0]} if problems else {})
 
-    def _delete(self, piece: Piece, requests: Requests) -> list[Range]:
+    def _delete(self, piece: Piece, requests: Requests, problems: list[str]) -> list[Range]:
         """Send the piece's batches and journal their outcomes. Returns the rows that were not sent."""
         deletes = connect(self.data).deletes
         pace = shared(self.data, deletes.requests, self.rate)
@@ -164,7 +165,7 @@ class Deletion:
         with ThreadPoolExecutor(deletes.calls) as pool:
             try:
                 for row, batch in self._batches(piece, size):
-                    under_way.append((row, batch, pool.submit(self._ask, batch, pace, requests)))
+                    under_way.append((row, batch, pool.submit(self._ask, batch, pace, requests, problems)))
                     reached = row + batch.num_rows
                     if len(under_way) > 2 * deletes.calls:  # each call has another that waits for its place
                         self._settle(under_way, journal)
@@ -214,7 +215,7 @@ class Deletion:
                 "The plan names an object that is not lakeFS's, too young or in use. It was altered: make a new mark."
             )
 
-    def _ask(self, batch: pa.RecordBatch, pace: Pace, requests: Requests) -> list[str]:
+    def _ask(self, batch: pa.RecordBatch, pace: Pace, requests: Requests, problems: list[str]) -> list[str]:
         """Send one batch. Keys are not sent once the time is up, another collector has the lease, or the requests are
         spent; all are checked before each request, because a machine may sleep and a collector may die in between."""
         proved = float("-inf")
@@ -234,7 +235,7 @@ class Deletion:
         if self.keeping is None:
             return self.conditions.delete(connect(self.data), batch, gate)
         delete = partial(self.conditions.delete, connect(self.data), gate=gate)
-        return self.keeping.delete(batch, self.until, self.now, delete)
+        return self.keeping.delete(batch, self.until, self.now, delete, problems)
 
     def _is_alone(self) -> bool:
         return self.lease is None or self.lease.stands()
@@ -310,10 +311,11 @@ def _is_repeated() -> bool:
 
 
 class Wave(NamedTuple):
-    """What a wave left of its pieces, and the requests that it sent."""
+    """What a wave left of its pieces, the requests that it sent, and why an object was not copied, of one of them."""
 
     left: list[Piece]
     requests: int
+    problem: str | None = None
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> Wave:
@@ -334,4 +336,5 @@ def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks
         for piece, each in found
         if each["left"]
     ]
-    return Wave(left, sum(each["requests"] for _, each in found))
+    problem = next((each["problem"] for _, each in found if "problem" in each), None)
+    return Wave(left, sum(each["requests"] for _, each in found), problem)

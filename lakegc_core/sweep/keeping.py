@@ -1,8 +1,7 @@
 """Copies into quarantine: right before its delete each object is copied, and only what has a copy is deleted.
 
-A task copies the rows of one request, then deletes them, so that nothing lies between the proof of a copy and the
-delete but the request itself. What a killed task leaves is a copy too many. `marks.quarantine` knows where copies lie,
-and when they go.
+A task looks for the copies of up to ROWS rows, and deletes what has one; then it copies the others, and deletes these.
+What a killed task leaves is a copy too many. `marks.quarantine` knows where copies lie, and when they go.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from lakegc_core.marks import quarantine
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.one_copy import DIFFERENT, MISSING, OneCopy
-from lakegc_core.names import FAILED, Outcome, Stage
-from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
+from lakegc_core.names import FAILED, Json, Outcome, Stage
+from lakegc_core.store.base import NOT_ASKED, ObjectInfo, StoreConfig, connect
 from lakegc_core.sweep.result import keeps
 from lakegc_core.sweep.totals import Totals
 
@@ -35,6 +34,7 @@ _SIDE_BY_SIDE = 8
 _SHARE = 0.75
 """Of the time that is left, the share in which copies begin. The rest is for the deletes of what was copied."""
 
+_NOT_ASKED: Json = {"outcome": NOT_ASKED}
 _OUTCOMES = {MISSING: str(Outcome.ALREADY_GONE), DIFFERENT: COPY_DIFFERS, NOT_ASKED: NOT_ASKED}
 
 
@@ -51,24 +51,49 @@ class Keeping:
         until: float,
         now: Callable[[], float],
         delete: Callable[[pa.RecordBatch], list[str]],
+        problems: list[str],
     ) -> list[str]:
         """Copy the rows of a plan, and have those deleted that have a copy. Returns one outcome per row, in order.
 
         `until`: the end of the wave by the clock `now`. No copy begins in the last quarter of the time that is left.
-        What the store does not hold is not deleted: it is gone.
+        What has a copy already goes first: copies that took longer than their wave make the next one get somewhere.
+        What the store does not hold is not deleted: it is gone. `problems` gets why an object was not copied, of one.
         """
         began = now()
         stop = began + _SHARE * (until - began)
         work = OneCopy(self.data, self.place, made_after=True)
 
-        def outcome(row: dict[str, Any]) -> str:
-            return str(work.copy(row)["outcome"]) if now() < stop else NOT_ASKED
+        def look(row: Json) -> tuple[Json, ObjectInfo | None]:
+            return work.look(row) if now() < stop else (_NOT_ASKED, None)
+
+        def make(looked: tuple[Json, ObjectInfo | None]) -> Json:
+            row, found = looked
+            return work.make(row, found) if found is not None and now() < stop else _NOT_ASKED
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            told = list(pool.map(outcome, rows.select(["address", "size"]).to_pylist()))
-        saved = rows.filter(pa.array([each in SAVED for each in told], pa.bool_()))
-        answers = iter(delete(saved) if saved.num_rows else [])
-        return [next(answers) if each in SAVED else _OUTCOMES.get(each, NOT_COPIED) for each in told]
+            looked = list(pool.map(look, rows.select(["address", "size"]).to_pylist()))
+            first = _outcomes_of(rows, [row for row, _ in looked], delete)
+            made = list(pool.map(make, looked))
+        second = _outcomes_of(rows, made, delete)
+        if not problems:
+            problems += _problem([*(row for row, _ in looked), *made])
+        return [one if found is None else two for (_, found), one, two in zip(looked, first, second, strict=True)]
+
+
+def _outcomes_of(rows: pa.RecordBatch, told: list[Json], delete: Callable[[pa.RecordBatch], list[str]]) -> list[str]:
+    """The outcome of each row by what came of its copy; those that have one are deleted."""
+    saved = [each["outcome"] in SAVED for each in told]
+    answers = iter(delete(rows.filter(pa.array(saved, pa.bool_()))) if any(saved) else [])
+    return [
+        next(answers) if has_copy else _OUTCOMES.get(each["outcome"], NOT_COPIED)
+        for each, has_copy in zip(told, saved, strict=True)
+    ]
+
+
+def _problem(told: list[Json]) -> list[str]:
+    """Why the first of the objects that were not copied was not, if any; what is gone is none of them."""
+    found = [each for each in told if each.get("problem") and each["outcome"] != MISSING]
+    return [f"{each['address']}: {each['problem']}" for each in found[:1]]
 
 
 def keeping_of(context: MarkContext, sweep: int) -> Keeping | None:

@@ -26,13 +26,15 @@ class Rate:
 
 
 def rate_so_far(context: RepositoryContext) -> Rate:
-    """The rate of all sweeps of standing marks whose report says it. Reports that do not read are passed over."""
-    sweeps, objects, seconds = 0, 0, 0.0
+    """The rate of all sweeps of standing marks whose report says it. Passed over are reports that do not read, and,
+    if sweeps are to copy into quarantine, those of sweeps that did not; also the other way round."""
+    sweeps, objects, seconds, copies = 0, 0, 0.0, context.policy.quarantine is not None
     for each in Shelf.of(context):
         for number in sweeps_of(each.mark.store, each.mark.folder):
             with suppress(MarkError):
-                sent = (report_of(each.mark.store, each.mark.folder, number) or {}).get("sent", {})
-                if sent.get("objects") and sent.get("seconds"):
+                report = report_of(each.mark.store, each.mark.folder, number) or {}
+                sent, as_now = report.get("sent", {}), bool(report.get("quarantine")) == copies
+                if as_now and sent.get("objects") and sent.get("seconds"):
                     sweeps, objects, seconds = sweeps + 1, objects + sent["objects"], seconds + sent["seconds"]
     return Rate(sweeps, objects, seconds)
 

@@ -213,6 +213,10 @@ class Waves:
         wave = run_wave(self.spark, dealt(sent, tasks) if self.budget.is_any else sent, work, tasks)
         self.seconds += time.monotonic() - began
         self.requests += wave.requests
+        if wave.problem:
+            self.context.say(
+                f"{Stage.SWEPT_REPORT}: objects stay that could not be copied into quarantine: {wave.problem}"
+            )
         self.is_unsure |= any(piece.asked_before for piece in wave.left)
         found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
         before, after = _rows(pieces), _rows(found.values())

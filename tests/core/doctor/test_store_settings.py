@@ -139,6 +139,15 @@ def test_a_real_versioned_bucket_is_a_warning_until_a_rule_deletes_old_versions(
     assert "after 30 days" in on_bucket.finding("versioning").what
 
 
+def test_a_real_versioned_bucket_as_workspace_keeps_copies_beyond_the_quarantine(on_bucket: Patient) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    client, where = on_bucket.s3.client(), {"Bucket": f"{on_bucket.store.bucket}-marks"}
+    client.create_bucket(**where)
+    client.put_bucket_versioning(**where, VersioningConfiguration={"Status": "Enabled"})
+    patient = on_bucket.policy(workspace=f"s3://{where['Bucket']}/own", quarantine=timedelta(days=7))
+    assert "copies take space there after that" in patient.finding("quarantine").why
+
+
 def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
     on_bucket: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,12 +166,16 @@ def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
 
 
 def test_a_quarantine_is_named_and_where_the_store_keeps_all_it_is_one_too_many() -> None:
-    def found(**more: Any) -> list[str]:
-        every = examine_settings(
-            replace(PLAIN, **more), home=HOME, metadata="_lakefs", now=NOW, quarantine=timedelta(days=7)
-        )
-        return [f"{each.what} {each.do}" for each in every if each.name == "quarantine"]
+    def found(workspace: StoreSettings | None = None, **more: Any) -> list[str]:
+        told, week = replace(PLAIN, **more), timedelta(days=7)
+        every = examine_settings(told, home=HOME, metadata="_lakefs", now=NOW, quarantine=week, workspace=workspace)
+        return [f"{each.what} {each.why} {each.do}" for each in every if each.name == "quarantine"]
 
     (alone,), (twice,) = found(), found(soft_delete=timedelta(days=7))
     assert "keeps the copies for 7d" in alone and "lakegc retire" in alone
     assert "Leave `quarantine` out" in twice
+    (elsewhere,) = found(replace(PLAIN, versioning=True))
+    assert (
+        "keeps the copies for 7d" in elsewhere and "lifecycle rule deletes old versions in the workspace" in elsewhere
+    )
+    assert found(PLAIN) == [alone]

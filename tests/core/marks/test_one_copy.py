@@ -81,6 +81,24 @@ def test_other_bytes_of_the_same_size_are_seen_where_both_stores_prove_what_they
 
 
 @pytest.mark.parametrize("s3", ["plain"], indirect=True)
+def test_a_copy_that_does_not_show_has_failed_and_says_nothing_of_its_object(
+    s3: S3Config, behind: tuple[S3Config, Proxy]
+) -> None:
+    target = replace(s3, prefix=f"{s3.prefix}-backup")
+    connect(s3).write(KEY, BYTES)
+
+    def hidden(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        is_copy = request.method == "HEAD" and f"/{target.prefix}/" in request.path
+        return replace(answer, status=404, body=b"") if is_copy else answer
+
+    with hooked(behind[1], hidden):
+        assert outcome(s3, target) == "failed"
+    connect(s3).delete_many([KEY])
+    assert outcome(s3, target) == "missing"
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
 def test_an_object_that_comes_in_parts_comes_whole_in_whatever_order(
     s3: S3Config, behind: tuple[S3Config, Proxy], tmp_path: Path
 ) -> None:

@@ -224,6 +224,15 @@ def test_a_dry_run_names_the_quarantine_and_copies_nothing(fast: SparkSession, m
     assert "in quarantine for 7d" in sweep_screen(sweep_report(told))
 
 
+def test_a_sweep_says_why_an_object_was_not_copied(fast: SparkSession, mark: MarkContext) -> None:
+    first, said = min(DEAD), list[str]()
+    (Path(quarantine.place_of(mark, "m1").path) / first).mkdir(parents=True)  # type: ignore[attr-defined]
+    swept = swept_report(fast, replace(mark, say=said.append))
+    assert swept.outcomes["failed:NotCopied"] == 1 and lying(mark) == {first: DEAD[first]}
+    (told,) = [each for each in said if "not be copied" in each]
+    assert first in told and "directory" in told
+
+
 # --- one request ---
 
 
@@ -234,13 +243,18 @@ def keeping(tmp_path: Path) -> Keeping:
     return Keeping(LocalConfig(str(tmp_path / "data")), LocalConfig(str(tmp_path / "kept")))
 
 
-def told(keeping: Keeping, now: Callable[[], float] = lambda: 0.0) -> dict[str, str]:
+def told(keeping: Keeping, now: Callable[[], float] = lambda: 0.0, problems: list[str] | None = None) -> dict[str, str]:
     """The outcomes of a request for all dead objects, by address. `until` is 100."""
+    problems = [] if problems is None else problems
     old = datetime.now(UTC)
     rows = [{"address": key, "size": len(DEAD[key]), "last_modified": old, "etag": None, "since": old} for key in DEAD]
     batch = pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA)
     store = connect(keeping.data)
-    found = keeping.delete(batch, 100.0, now, lambda part: store.delete_many(part["address"].to_pylist()))
+
+    def delete(part: pa.RecordBatch) -> list[str]:
+        return store.delete_many(part["address"].to_pylist()) if now() < 100.0 else [NOT_ASKED] * part.num_rows
+
+    found = keeping.delete(batch, 100.0, now, delete, problems)
     return dict(zip(DEAD, found, strict=True))
 
 
@@ -248,7 +262,10 @@ def test_what_cannot_be_copied_stays_and_stops_no_other(keeping: Keeping, monkey
     first, second, third = DEAD
     (Path(keeping.place.path) / first).mkdir(parents=True)  # type: ignore[attr-defined]
     connect(keeping.place).write(second, b"of another length")
-    assert told(keeping) == {first: NOT_COPIED, second: COPY_DIFFERS, third: Outcome.DELETED}
+    problems: list[str] = []
+    outcomes = told(keeping, problems=problems)
+    assert outcomes == {first: NOT_COPIED, second: COPY_DIFFERS, third: Outcome.DELETED}
+    assert len(problems) == 1 and second in problems[0]
     assert _lying(keeping.data) == {first: DEAD[first], second: DEAD[second]}
 
 
@@ -266,7 +283,25 @@ def test_what_is_gone_is_told_and_no_delete_is_sent(keeping: Keeping) -> None:
 
 
 def test_no_copy_begins_in_the_last_quarter_of_a_wave_and_what_has_a_copy_is_deleted(keeping: Keeping) -> None:
-    times = iter([0.0, 10.0, 76.0, 76.0])
+    times = iter([0.0, *[5.0] * len(DEAD), 10.0, 76.0, 76.0, 76.0])
     found = told(keeping, lambda: next(times))
     assert sorted(found.values()) == [Outcome.DELETED, NOT_ASKED, NOT_ASKED]
     assert len(_lying(keeping.place)) == 1 and len(_lying(keeping.data)) == 2
+
+
+def test_copies_that_outlast_their_wave_are_deleted_by_the_next_one_before_it_copies_more(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, copy, waves = [0.0], LocalStore.copy, []
+
+    def slow(self: LocalStore, *told: Any) -> Any:
+        clock[0] = 1_000.0  # beyond the end of any wave
+        return copy(self, *told)
+
+    monkeypatch.setattr("lakegc_core.sweep.keeping._SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(LocalStore, "copy", slow)
+    for _ in range(len(DEAD) + 1):
+        clock[0] = 0.0
+        waves.append(list(told(keeping, lambda: clock[0]).values()).count(NOT_ASKED))
+        assert len(_lying(keeping.data)) == waves[-1]
+    assert waves == [3, 2, 1, 0]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES, Json
@@ -26,8 +29,8 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         yield found
 
 
-def report(context: MarkContext, number: int, sent: Json | None) -> None:
-    told = {"outcomes": {}, "finished_at": 1.0} | ({} if sent is None else {"sent": sent})
+def report(context: MarkContext, number: int, sent: Json | None, **more: Json) -> None:
+    told = {"outcomes": {}, "finished_at": 1.0} | ({} if sent is None else {"sent": sent}) | more
     connect(context.workspace).write(f"{context.mark.folder}/sweeps/{number}/report.json", encode(told))
 
 
@@ -46,3 +49,11 @@ def test_earlier_sweeps_tell_the_rate_and_the_large_ones_most_of_it(context: Mar
         "sweeps": 2,
         "objects_until": 200,
     }, "a look before and one after, each as long as the dry run"
+
+
+def test_sweeps_that_copied_first_tell_nothing_of_those_that_do_not(context: MarkContext) -> None:
+    report(context, 1, {"objects": 1_000, "requests": 1, "seconds": 10.0}, quarantine={})
+    report(context, 2, {"objects": 50, "requests": 1, "seconds": 50.0}, quarantine={"age": 60.0, "until": 61.0})
+    assert rate_so_far(context) == Rate(1, 1_000, 10.0)
+    week = RepositoryPolicy(match="*", quarantine=timedelta(days=7))
+    assert rate_so_far(replace(context, policy=week)) == Rate(1, 50, 50.0)

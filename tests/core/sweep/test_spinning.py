@@ -50,7 +50,7 @@ def test_a_wave_that_deletes_something_begins_the_count_anew(swept: Swept) -> No
             return Wave(list(pieces), 0)
         (start, stop), *more = pieces[0].ranges
         first = Piece(pieces[0].source, ((start, start + 1),))
-        assert deletion.run_wave(spark, [first], work, tasks) == ([], 1)
+        assert deletion.run_wave(spark, [first], work, tasks) == Wave([], 1)
         left = tuple(each for each in ((start + 1, stop), *more) if each[0] < each[1])
         return Wave([*([Piece(pieces[0].source, left)] if left else []), *pieces[1:]], 1)
 
