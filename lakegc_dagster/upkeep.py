@@ -175,7 +175,7 @@ def _retire(options: LakegcConfig) -> Any:
             time.sleep(SECONDS_A_WAIT)
             leased = _retire_in_all(lakegc, list(leased), config, context, found)
         found.problems |= leased
-        for name in found.problems:
+        for name in (*leased, *found.unknown):
             found.held |= {mark.mark_id for mark in records.marked(instance, options, name)}
         gone = _without_marks(instance, options, found)
         for mark_id in gone if not config.dry_run else ():
@@ -192,12 +192,14 @@ def _retire(options: LakegcConfig) -> Any:
 
 @dataclass
 class _Retired:
-    """The progress of a retirement. `held`: marks that stand somewhere; `retired`: those that do not any more."""
+    """The progress of a retirement. `held`: marks that stand somewhere; `retired`: those that do not any more.
+    `unknown`: repositories of which nobody knows."""
 
     done: list[Retirement] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
 
 
 def _retire_in_all(
@@ -213,6 +215,7 @@ def _retire_in_all(
             leased[name] = str(error)
         except LakegcError as error:
             found.problems[name] = str(error)
+            found.unknown.add(name)
     return leased
 
 

@@ -19,7 +19,7 @@ from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, unsealed
+from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
 from lakegc_core.spark.session import moment
@@ -41,6 +41,9 @@ RESCUES_SCHEMA = pa.schema(
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
+
+ACCEPTED = "accepted.json"
+"""The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`."""
 
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
@@ -108,51 +111,56 @@ def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
     return float(at)
 
 
-def gone_in_rings(store: Store, mark_folder: str, since: float = 0.0) -> dict[str, str]:
-    """The paths that rings of a mark's sweeps found gone after a moment (unix seconds), with their addresses. A record
-    that does not read is named in their place."""
+def gone_in_rings(store: Store, mark_folder: str, *, unless_accepted: bool = False) -> dict[str, str]:
+    """The paths that rings of a mark's sweeps found gone, with their addresses. A record that does not read is named in
+    their place. `unless_accepted`: without those that somebody accepted for other marks."""
     found: dict[str, str] = {}
     for number in sweeps_of(store, mark_folder):
-        key = f"{mark_folder}/sweeps/{number}/{STOPPED}"
+        folder = f"{mark_folder}/sweeps/{number}"
         try:
-            record = unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
-        except ObjectNotFoundError:
-            continue
+            record = _sealed(store, f"{folder}/{STOPPED}")
         except MarkError:
             record = {}
-        gone, at = record.get("gone"), record.get("at")
-        if not (isinstance(gone, dict) and gone and isinstance(at, int | float)):
-            gone, at = {key: "does not read"}, store.head(key).last_modified.timestamp()
-        found |= gone if at > since else {}
+        if record is None or (unless_accepted and _is_accepted(store, folder)):
+            continue
+        gone = record.get("gone")
+        found |= gone if isinstance(gone, dict) and gone else {f"{folder}/{STOPPED}": "does not read"}
     return found
 
 
 def stopped_by_rings(context: MarkContext) -> dict[str, dict[str, str]]:
-    """What `gone_in_rings` finds, by the marks of a repository of which it finds any: of this mark, and of others since
-    a sweep of any mark last went on because a person had accepted the guard `rings`. Of marks that are retired nothing
-    is known."""
-    store = connect(context.workspace)
+    """What `gone_in_rings` finds, by the marks of a repository of which it finds any: of this mark, and of others until
+    somebody accepts that for a sweep of another mark. Of marks that are retired nothing is known."""
+    store, own = connect(context.workspace), context.header.mark_id
     folders = {mark_id: context.artifacts(mark_id).folder for mark_id in marks(context.workspace, context.home)}
-    found = {mark_id: gone for mark_id, folder in folders.items() if (gone := gone_in_rings(store, folder))}
-    own = context.header.mark_id
-    if not found.keys() - {own}:
-        return found
-    accepted = max((_rings_accepted_at(store, folder) for folder in folders.values()), default=0.0)
-    later = {each: gone_in_rings(store, folders[each], 0.0 if each == own else accepted) for each in found}
-    return {mark_id: gone for mark_id, gone in later.items() if gone}
+    found = {each: gone_in_rings(store, folder, unless_accepted=each != own) for each, folder in folders.items()}
+    return {mark_id: gone for mark_id, gone in found.items() if gone}
 
 
-def _rings_accepted_at(store: Store, mark_folder: str) -> float:
-    """The moment at which a plan of a mark was last sealed by somebody who had accepted the guard `rings`, unix
-    seconds; 0 if none was. Plans that do not read are passed over: they accept nothing."""
-    found = [0.0]
-    for number in sweeps_of(store, mark_folder):
-        key = f"{mark_folder}/sweeps/{number}/plan.json"
-        with suppress(MarkError, ObjectNotFoundError):
-            plan = unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
-            if any(each.get("name") == "rings" and each.get("accepted_because") for each in plan.get("guards", [])):
-                found.append(float(plan["planned_at"]))
-    return max(found)
+def accept_rings(context: MarkContext, because: str) -> None:
+    """Put on record, beside each stop of another mark by a ring, that somebody accepted it for a sweep of this mark."""
+    store, accepted = connect(context.workspace), {"by_sweep_of": context.header.mark_id, "because": because}
+    for mark_id in stopped_by_rings(context).keys() - {context.header.mark_id}:
+        folder = context.artifacts(mark_id).folder
+        for number in sweeps_of(store, folder):
+            if STOPPED in files_of(store, folder, number):
+                store.write(f"{folder}/sweeps/{number}/{ACCEPTED}", encode(sealed(accepted)))
+
+
+def _is_accepted(store: Store, folder: str) -> bool:
+    """True if somebody accepted the stop of the sweep in a folder. A record that does not read accepts nothing."""
+    try:
+        return _sealed(store, f"{folder}/{ACCEPTED}") is not None
+    except MarkError:
+        return False
+
+
+def _sealed(store: Store, key: str) -> Json | None:
+    """A sealed JSON object; None if there is none. MarkError if it does not read."""
+    try:
+        return unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
+    except ObjectNotFoundError:
+        return None
 
 
 def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:

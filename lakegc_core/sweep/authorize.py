@@ -12,7 +12,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.sweeps import stopped_by_rings
+from lakegc_core.marks.sweeps import accept_rings, stopped_by_rings
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
@@ -50,6 +50,13 @@ def judge(
         backup=backup_facts(context) if context.policy.backup else None,
     )
     return guards.evaluate(evidence, accepted)
+
+
+def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict]) -> None:
+    """Put on record what a person accepted for this sweep and what so counts as accepted for later ones."""
+    for verdict in verdicts:
+        if verdict.name == "rings" and verdict.accepted_because:
+            accept_rings(context, verdict.accepted_because)
 
 
 def listed_long_enough_at(context: MarkContext) -> float:

@@ -40,7 +40,7 @@ from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
 from lakegc_core.spark.session import run_tasks
-from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import parts_of
@@ -120,10 +120,13 @@ class Look:
         """The addresses that holds keep; something else may refer to them as well."""
         return self.held.keys()
 
-    def remember(self, spark: SparkSession, context: MarkContext, objects: Dataset) -> None:
-        """Put those of the objects (column address) into the journal of rescues that this look found live."""
+    def remember(self, spark: SparkSession, context: MarkContext, objects: Dataset, *, lenient: bool) -> None:
+        """Put those of the objects (column address) into the journal of rescues that this look found live. `lenient`:
+        parts of the objects that do not read are passed over."""
         live = self.live()
         if live.rows:
+            if lenient:
+                (objects,) = readable(spark, [objects])
             sweeps.rescue(context, among(spark, objects.mapped(spark, "address"), live).as_frame())
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:

@@ -277,6 +277,8 @@ class SweepRecord:
             planned = self.planned()
             if not self._lenient:  # else the mark need not read
                 expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
+            if self._is_taken_up:  # it tells how long objects waited: no reason to end without a report
+                (expired,) = readable(self._spark, [expired])
         return totals_of(with_since(self._spark, outcomes, planned, expired))
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:

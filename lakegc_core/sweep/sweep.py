@@ -25,7 +25,7 @@ from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
-from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
+from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
 from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
@@ -91,6 +91,7 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
+            remember_accepted(context, verdicts)
         told = {**(accepted or {}), **stopping}
         call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
         return replace(_Sweep(call).run(), refused_by=stopping)
@@ -263,8 +264,8 @@ class _Sweep:
         """Look once more: at staged entries, rules, branches, tags and all that they retain. What is live of all that
         the mark found expired waits anew. What is live of the plan, and gone from the store, is recorded as lost."""
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
-        look.remember(self.spark, self.context, self._expired)
         self._record_lost(look, attempt)
+        look.remember(self.spark, self.context, self._expired, lenient=self.waves.resumed or self.call.closing)
         return look
 
     def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:

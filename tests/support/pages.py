@@ -102,7 +102,7 @@ def history(*marks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def totals(**more: int) -> dict[str, int]:
     """What sweeps came to; left out: nothing."""
-    names = ("sweeps", "deleted", "bytes_deleted", "kept_as_versions", "recoverable", "unknown")
+    names = ("sweeps", "deleted", "bytes_deleted", "kept_as_versions", "recoverable", "in_quarantine", "unknown")
     return dict.fromkeys(names, 0) | more
 
 

@@ -44,7 +44,8 @@ def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_br
     monkeypatch.setattr(marking, "ask", no)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
-    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header)
+    policy = SimpleNamespace(quarantine=None)
+    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header, policy=policy)
     review: Any = SimpleNamespace(report={"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}})
     with pytest.raises(RefusedError, match="Nothing was deleted"):
         marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)

@@ -52,41 +52,40 @@ def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore
 def test_what_rings_took_is_told_of_all_sweeps_and_a_record_that_does_not_read_counts_as_one(store: LocalStore) -> None:
     store.write("m1/sweeps/1/plan.json", b"{}")
     assert sweeps.gone_in_rings(store, "m1") == {}
-    stop(store, "m1/sweeps/2", 10.0)
+    stop(store, "m1/sweeps/2")
     assert sweeps.gone_in_rings(store, "m1") == {"main/a": "data/1"}
-    assert sweeps.gone_in_rings(store, "m1", since=10.0) == {}
-    for damaged in (b"", b"{}", b'{"gone": {}}', encode(sealed({"gone": {"main/a": "data/1"}}))):
+    for damaged in (b"", b"{}", b'{"gone": {}}', b'{"gone": "all"}'):
         store.write("m1/sweeps/1/stopped.json", damaged)
         assert len(sweeps.gone_in_rings(store, "m1")) == 2
-        assert len(sweeps.gone_in_rings(store, "m1", since=10.0)) == 1
 
 
-def stop(store: LocalStore, folder: str, at: float) -> None:
-    store.write(f"{folder}/stopped.json", encode(sealed({"gone": {"main/a": "data/1"}, "at": at})))
+def stop(store: LocalStore, folder: str) -> None:
+    store.write(f"{folder}/stopped.json", encode(sealed({"gone": {"main/a": "data/1"}, "at": 10.0})))
 
 
 def test_a_ring_that_stopped_a_sweep_concerns_all_marks_until_a_person_accepts_that(
     store: LocalStore, context: Any
 ) -> None:
-    older, own = "20261120T000000Z-00000001", "20261121T000000Z-00000002"
-    context.header = SimpleNamespace(mark_id=own)
+    older, own, newer = (f"2026112{day}T000000Z-0000000{day}" for day in range(3))
     context.artifacts = lambda mark_id: SimpleNamespace(folder=f"home/marks/{mark_id}")
-    for mark_id in (older, own):
+    for mark_id in (older, own, newer):
         store.write(f"home/marks/{mark_id}/mark.json", b"{}")
-    assert sweeps.stopped_by_rings(context) == {}
-    stop(store, f"home/marks/{older}/sweeps/1", 10.0)
-    assert sweeps.stopped_by_rings(context) == {older: {"main/a": "data/1"}}
-    for at, reason, tells in ((9.0, "meant", False), (11.0, None, False), (11.0, "meant", True)):
-        plan = {"planned_at": at, "guards": [{"name": "rings", "accepted_because": reason}]}
-        store.write(f"home/marks/{own}/sweeps/1/plan.json", encode(sealed(plan)))
-        assert (sweeps.stopped_by_rings(context) == {}) is tells
-    store.write(f"home/marks/{own}/sweeps/1/plan.json", encode(plan))
-    assert older in sweeps.stopped_by_rings(context), "a plan without its seal accepts nothing"
-    store.write(f"home/marks/{own}/sweeps/1/plan.json", encode(sealed(plan)))
-    stop(store, f"home/marks/{own}/sweeps/1", 12.0)
-    assert own in sweeps.stopped_by_rings(context), "it was stopped again"
-    context.header = SimpleNamespace(mark_id=older)
-    assert sweeps.stopped_by_rings(context).keys() == {older, own}, "its own stop needs a person each time"
+
+    def stopped(mark_id: str) -> set[str]:
+        context.header = SimpleNamespace(mark_id=mark_id)
+        return {*sweeps.stopped_by_rings(context)}
+
+    assert stopped(own) == set()
+    stop(store, f"home/marks/{older}/sweeps/1")
+    assert stopped(own) == {older}
+    sweeps.accept_rings(context, "somebody else deleted it")
+    assert stopped(own) == stopped(newer) == set()
+    assert stopped(older) == {older}, "its own stop needs a person each time"
+    stop(store, f"home/marks/{older}/sweeps/2")
+    assert stopped(newer) == {older}, "it was stopped again"
+    for damaged in (b"", b"{}", b'{"because": "meant"}'):
+        store.write(f"home/marks/{older}/sweeps/2/accepted.json", damaged)
+        assert stopped(newer) == {older}
 
 
 def test_the_first_plan_tells_since_when_a_mark_deletes_unless_one_of_them_does_not_say(store: LocalStore) -> None:

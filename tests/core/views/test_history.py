@@ -85,6 +85,7 @@ def test_what_was_deleted_in_all_is_what_the_store_lacks_also_after_marks_were_r
         "deleted": 9,
         "bytes_deleted": 99,
         "kept_as_versions": 0,
+        "in_quarantine": 0,
         "recoverable": 0,
         "unknown": 0,
     }
