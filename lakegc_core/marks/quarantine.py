@@ -171,7 +171,8 @@ def _live(mark: MarkArtifacts) -> str:
             report = report_of(store, folder, number) or {}
         except MarkError:
             return (
-                f"the report of sweep {number} does not read: whether the sweep lost objects is not known, and {then}"
+                f"the report of sweep {number} does not read: its copies stay until that file is removed and the sweep "
+                "is closed (lakegc sweep … --close)"
             )
         if report.get("outcomes", {}).get(Outcome.LOST, 0) and report.get("finished_at", since + 1) > since:
             return f"sweep {number} lost objects: {then}"

@@ -97,29 +97,29 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
     assert bool(empty(context, None).kept) is (what != "restore")
 
 
-@pytest.mark.parametrize("what", ["lost", "a ring", "a report that does not read"])
+@pytest.mark.parametrize("what", ["sweep 1 lost", "a ring", "does not read"])
 def test_copies_of_live_data_and_their_mark_stay_until_a_restore_brought_all_of_it_back(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     mark = context.artifacts("m1")
     for day, mark_id in enumerate(("m1", "m2", "m3", "m4")):
         write_mark(context.artifacts(mark_id), day)
-    write_sweep(mark, deleted=1, lost=what == "lost")
+    write_sweep(mark, deleted=1, lost=what == "sweep 1 lost")
     if what == "a ring":
         found = {"gone": {"main/a": "data/a"}, "at": START}
         mark.store.write(f"{mark.folder}/sweeps/1/{STOPPED}", encode(sealed(found)))
-    elif what != "lost":
+    elif what == "does not read":
         mark.store.write(f"{mark.folder}/sweeps/1/report.json", b"{")
     at(monkeypatch, 100)
     done = retire(context, 2)
-    assert "brings all of it back" in done.quarantine.stuck["m1"] and done.quarantine.emptied == {}
+    assert what in done.quarantine.stuck["m1"] and done.quarantine.emptied == {}
     assert copies(context) == 1 and "m2" in done.retired and "m1" in done.kept
     for day, whole, outcome in ((1, False, "copied"), (2, True, "failed"), (3, True, "copied")):
         assert "m1" in empty(context, None).stuck, "after no restore, one of some paths, and one that failed"
         report = {"outcomes": {outcome: 1}, "taken_back": [], "finished_at": START + day * DAY, "whole": whole}
         folder = f"{mark.folder}/{RESTORES}/{datetime.fromtimestamp(START + day * DAY, UTC).strftime(STAMP)}"
         write_report(mark.store, folder, report)
-    assert bool(empty(context, None).emptied) is (what != "a report that does not read")
+    assert bool(empty(context, None).emptied) is (what != "does not read")
 
 
 def test_one_quarantine_or_mark_that_cannot_be_deleted_keeps_no_other(
