@@ -158,7 +158,7 @@ def _retired(mark: MarkArtifacts) -> Json | None:
 def _empty_and_retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
     # In this order: what keeps copies is in the folders of marks, which then stay for it.
     emptied = empty(context, held, dry_run=dry_run)
-    found = _retire(context, keep, held, emptied.stuck, dry_run=dry_run)
+    found = _retire(context, keep, held, emptied.failed | emptied.stuck, dry_run=dry_run)
     if emptied.failed:
         raise StoreError(" ".join(emptied.failed.values()))
     return replace(found, quarantine=emptied)
@@ -167,7 +167,7 @@ def _empty_and_retire(context: RepositoryContext, keep: int, held: Lease | None,
 def _retire(
     context: RepositoryContext, keep: int, held: Lease | None, stuck: Mapping[str, str], *, dry_run: bool
 ) -> Retirement:
-    """Retire marks, but none whose copies are `stuck` in quarantine (reasons by id)."""
+    """Retire marks, but none whose copies are stuck in quarantine (`stuck`: reasons by id)."""
     gone = retired_marks(context.workspace, context.home)
     shelf = Shelf.of(context, safety.level(context.policy.safety or safety.FULL.name))
     found = [_old_mark(each) for each in shelf if each.is_begun]
