@@ -183,9 +183,7 @@ def _retire(options: LakegcConfig) -> Any:
         metadata = retirement_metadata(found.done, gone)
         context.add_output_metadata(metadata)
         if found.problems:
-            raise _failed(
-                "Marks of these repositories were not retired", found.problems, metadata, Symptom.RETIRE_FAILS
-            )
+            raise _failed("Marks or copies of these repositories stay", found.problems, metadata, Symptom.RETIRE_FAILS)
 
     return retire_old_marks
 
@@ -228,9 +226,17 @@ def _retire_in(
     found.retired |= {*result.retired, *retired_marks(repository.workspace, repository.home)}
     found.held |= set(result.kept)
     found.done.append(result)
-    if result.unclosed:
-        why = "; ".join(f"mark {mark_id}: {trouble}" for mark_id, trouble in result.unclosed.items())
-        found.problems[name] = f"no mark that was swept since goes until these sweeps are over: {why}"
+    waiting = {
+        "no mark that was swept since goes until these sweeps are over": result.unclosed,
+        "these copies in quarantine stay until somebody acts": result.quarantine.stuck,
+    }
+    told = (
+        f"{title}: {'; '.join(f'mark {each}: {why}' for each, why in by.items())}"
+        for title, by in waiting.items()
+        if by
+    )
+    if problem := ". ".join(told):
+        found.problems[name] = problem
     for mark_id, reason in result.kept.items():
         context.log.debug(f"{name}: {mark_id} stays: {reason}")
 

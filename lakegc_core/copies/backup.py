@@ -18,7 +18,7 @@ from lakegc_core import clock
 from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import quarantine, sweeps
 from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import (
     ALREADY_THERE,
@@ -169,6 +169,7 @@ def restore(
             objects = _chosen(spark, context, objects, paths)
         objects = _spread(objects)
         folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
+        quarantine.keep_on(context, context.header.mark_id)
         # Before the first copy: the next mark has to know that objects may have come back, and lists all anew.
         connect(context.workspace).write(f"{folder}/begun.json", encode({"place": source.root}))
         journal = DatasetFolder(context.workspace, folder)
@@ -178,7 +179,7 @@ def restore(
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
-        _close_restore(spark, context, folder, copied.journal, result)
+        _close_restore(spark, context, folder, copied.journal, result, whole=place is None and not paths)
     if (paths or place is None) and not sum(result.outcomes.values()):
         what = "backup" if place is not None else "sweeps"
         matching = f" matches {', '.join(paths)}" if paths else " is on record"
@@ -195,15 +196,17 @@ def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
 
 
 def _close_restore(
-    spark: SparkSession, context: MarkContext, folder: str, journal: Dataset, result: CopyResult
+    spark: SparkSession, context: MarkContext, folder: str, journal: Dataset, result: CopyResult, *, whole: bool
 ) -> None:
-    """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal."""
+    """Write what was brought back, and what sweeps had counted of it. From here on the ledger believes the journal.
+    `whole`: it was to bring back all that the mark's sweeps deleted."""
     records = readable_records(spark, records_of(context))  # not this one, which has no report yet
     rows = journal.frame(spark)
     back = rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
     found = gone(spark, records, journal.keys()).as_frame()
     report = {
         "place": result.place,
+        "whole": whole,
         "outcomes": dict(result.outcomes),
         "bytes": result.bytes,
         "taken_back": taken_back(found.join(many(back), "address")),

@@ -155,8 +155,11 @@ class _Undo:
         """Bring one object back, unless something lies under its key."""
         if self.copies is not None:
             row = OneCopy(self.copies, self.data, may_be_gone=True).copy(wanted)
-            if row["outcome"] != MISSING:
+            if row["outcome"] not in (MISSING, FAILED):
                 return row
+            undeleted = self._undelete(wanted)
+            # Of what lies there after a failed copy nobody knows that it is whole, unless the store put it there.
+            return row if row["outcome"] == FAILED and undeleted["outcome"] != COPIED else undeleted
         return self._undelete(wanted)
 
     def _undelete(self, wanted: Json) -> Json:

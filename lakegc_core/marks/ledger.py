@@ -22,6 +22,7 @@ from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import Json, Stage
@@ -141,7 +142,16 @@ class Restore:
         """False if its report says that no object lies there by it. One that an earlier try copied is `already_there`,
         and one whose copy was made and not confirmed has `failed`."""
         outcomes = {} if self.report is None else self.report.get("outcomes", {})
-        return self.report is None or any(outcomes.get(each, 0) for each in (*SAVED, "failed"))
+        return self.report is None or any(outcomes.get(each, 0) for each in (*SAVED, FAILED))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if, by its report, all that the mark's sweeps deleted lies at its place."""
+        if self.report is None or self.report.get("whole") is not True:
+            return False
+        outcomes = self.report.get("outcomes", {})
+        failed = any(outcomes.get(each, 0) for each in (DIFFERENT, FAILED, MISSING))
+        return not failed and any(outcomes.get(each, 0) for each in SAVED)
 
 
 def restores_of(mark: MarkArtifacts) -> Iterator[Restore]:

@@ -9,6 +9,7 @@ deletes copies and nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow.compute as pc
@@ -16,12 +17,13 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError, StoreError
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import restores_of
-from lakegc_core.marks.sweeps import files_of, sweeps_of
-from lakegc_core.names import FAILED, Json, Symptom, see
+from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
+from lakegc_core.names import FAILED, Json, Outcome, Symptom, see
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.store.factory import below
 
@@ -33,8 +35,9 @@ _BATCH = 1_000  # keys a request
 
 @dataclass(frozen=True)
 class Quarantine:
-    """The record of a mark's quarantine. `age`: seconds for which copies stay after `at`, unix seconds, the end of the
-    last sweep. `sweeps` maps the numbers of sweeps to the objects and bytes that they deleted, 0 while not over."""
+    """The record of a mark's quarantine. `age`: seconds for which copies stay after `at`, unix seconds: the end of the
+    last sweep, or the begin of a later restore. `sweeps` maps the numbers of sweeps to the objects and bytes that they
+    deleted, 0 while not over."""
 
     mark_id: str
     age: float
@@ -55,10 +58,13 @@ class Quarantine:
 @dataclass(frozen=True)
 class Emptying:
     """The result of `empty`. `emptied` maps ids of marks to the objects and bytes of the copies that went, `kept` to
-    the reasons why copies stay."""
+    the reasons why copies stay; `stuck`: those of them that no time ends, but a person. `failed`: why copies of marks
+    stay whose time is over."""
 
     emptied: dict[str, dict[str, int]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
+    stuck: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def place_of(context: RepositoryContext, mark_id: str) -> StoreConfig:
@@ -107,41 +113,78 @@ def end(context: RepositoryContext, mark_id: str, sweep: int, objects: int, size
     return found
 
 
+def keep_on(context: RepositoryContext, mark_id: str) -> None:
+    """Keep what lies in quarantine of a mark for as long again from now on: a restore is about to copy from there.
+
+    Without a record that reads, there is nothing to do: the copies stay anyway.
+    """
+    with suppress(MarkError):
+        found = record_of(context, mark_id)
+        if found is not None:
+            _write(context, replace(found, at=_latest(context)))
+
+
 def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = False) -> Emptying:
     """Delete the copies of marks whose time is over. The caller holds the lease of the repository.
 
-    Copies stay while a sweep of the mark is not over, and after a restore of it that broke off as long again. A record
-    that does not read, or is missing, keeps them. StoreError if copies could not be deleted: the next call goes on.
+    Copies stay while a sweep of the mark is not over, and while its records say that sweeps took live data which nobody
+    has brought back. A record that does not read, or is missing, keeps them. What fails of one mark keeps no other; the
+    next call goes on with it.
     """
     found, now = Emptying(), None
     for mark_id in quarantined(context):
         now = _earliest(context) if now is None else now
-        if why := _reason_to_keep(context, mark_id, now):
-            found.kept[mark_id] = why
-        elif not dry_run:
-            found.emptied[mark_id] = _empty(context, mark_id, held)
-        elif (record := record_of(context, mark_id)) is not None:
-            found.emptied[mark_id] = record.amount
+        try:
+            if why := _stuck(context, mark_id):
+                found.kept[mark_id] = found.stuck[mark_id] = why
+            elif why := _early(context, mark_id, now):
+                found.kept[mark_id] = why
+            elif not dry_run:
+                found.emptied[mark_id] = _empty(context, mark_id, held)
+            elif (record := record_of(context, mark_id)) is not None:
+                found.emptied[mark_id] = record.amount
+        except StoreError as error:
+            context.say(f"retire: {error}")
+            found.failed[mark_id] = str(error)
     return found
 
 
-def _reason_to_keep(context: RepositoryContext, mark_id: str, now: float) -> str:
-    """The reason why copies of a mark stay, in words; "" if they may go. `now`: unix seconds."""
+def _stuck(context: RepositoryContext, mark_id: str) -> str:
+    """The reason why copies of a mark stay until a person acts, in words; "" if there is none."""
     try:
         record = record_of(context, mark_id)
     except MarkError as error:
         return str(error)
     if record is None:
         return f"{context.workspace.root}/{_folder(context, mark_id)}/ holds copies without a record"
-    mark = context.artifacts(mark_id)
-    files = (files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder))
-    if any("plan.json" in each and "report.json" not in each for each in files):
+    return _live(context.artifacts(mark_id))
+
+
+def _live(mark: MarkArtifacts) -> str:
+    """A sentence on live data that sweeps of a mark took, and that no restore has brought back since; "" if the records
+    tell of none. A record that does not read may tell of some."""
+    store, folder = mark.store, mark.folder
+    since = max((each.begun_at for each in restores_of(mark) if each.is_whole), default=0.0)
+    then = "its copies stay until a restore of the mark, without a place or paths, brings all of it back"
+    for number in sweeps_of(store, folder):
+        try:
+            report = report_of(store, folder, number) or {}
+        except MarkError:
+            return (
+                f"the report of sweep {number} does not read: its copies stay until that file is removed and the sweep "
+                "is closed (lakegc sweep … --close)"
+            )
+        if report.get("outcomes", {}).get(Outcome.LOST, 0) and report.get("finished_at", since + 1) > since:
+            return f"sweep {number} lost objects: {then}"
+    return f"a ring of a sweep took live data: {then}" if gone_in_rings(store, folder, since) else ""
+
+
+def _early(context: RepositoryContext, mark_id: str, now: float) -> str:
+    """The reason why copies of a mark stay for now, in words; "" if they may go. `now`: unix seconds."""
+    mark, record = context.artifacts(mark_id), record_of(context, mark_id)
+    if is_open(mark.store, mark.folder):
         return "a sweep of the mark broke off: finish it, or close it (lakegc sweep … --close)"
-    if now < record.until:
-        return f"in quarantine until {instant(record.until)}"
-    restores = (each.begun_at + record.age for each in restores_of(mark) if each.report is None)
-    until = max(restores, default=0.0)
-    return f"a restore of the mark broke off: kept until {instant(until)}" if now < until else ""
+    return f"in quarantine until {instant(record.until)}" if record is not None and now < record.until else ""
 
 
 def _empty(context: RepositoryContext, mark_id: str, held: Lease | None) -> dict[str, int]:

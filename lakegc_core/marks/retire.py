@@ -8,7 +8,7 @@ next call if this one broke off. Data, rules, rescues and lakeFS's own lists of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -69,20 +69,18 @@ class Retirement:
 
 
 def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool = False) -> Retirement:
-    """Retire the marks of a repository that nothing needs any more; `keep` of the newest complete ones stay anyway.
-    Then empty the quarantines whose time is over.
+    """Empty the quarantines whose time is over. Then retire the marks of a repository that nothing needs any more;
+    `keep` of the newest complete ones stay anyway.
 
     Left out, `keep` is lakegc.yaml's. RefusedError while another collector works on the repository; StoreError when
-    artifacts could not be deleted: the next call goes on with them.
+    artifacts or copies could not be deleted, once all others are: the next call goes on with them.
     """
     wanted = context.policy.keep_marks if keep is None else keep
     if wanted < safety.LEAST_MARKS:
         raise SettingsError(f"At least {safety.LEAST_MARKS} marks are kept, not {wanted}: later ones rest on them.")
-    if dry_run:
-        return replace(_retire(context, wanted, None, dry_run=True), quarantine=empty(context, None, dry_run=True))
     # Without marks and copies there is nothing to keep others from.
-    if not marks(context.workspace, context.home) and not quarantined(context):
-        return _retire(context, wanted, None, dry_run=True)
+    if dry_run or not (marks(context.workspace, context.home) or quarantined(context)):
+        return _empty_and_retire(context, wanted, None, dry_run=True)
     with lease.held(
         context.workspace,
         context.home,
@@ -90,8 +88,7 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
         external=context.settings.lease == "external",
         demanded=context.policy.safety != safety.NONE.name,
     ) as held:
-        found = _retire(context, wanted, held, dry_run=False)
-        return replace(found, quarantine=empty(context, held))
+        return _empty_and_retire(context, wanted, held, dry_run=False)
 
 
 def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tuple[object, ...]) -> dict[str, str]:
@@ -158,10 +155,23 @@ def _retired(mark: MarkArtifacts) -> Json | None:
     return None if record is None else freed_by(record)
 
 
-def _retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
+def _empty_and_retire(context: RepositoryContext, keep: int, held: Lease | None, *, dry_run: bool) -> Retirement:
+    # In this order: what keeps copies is in the folders of marks, which then stay for it.
+    emptied = empty(context, held, dry_run=dry_run)
+    found = _retire(context, keep, held, emptied.failed | emptied.stuck, dry_run=dry_run)
+    if emptied.failed:
+        raise StoreError(" ".join(emptied.failed.values()))
+    return replace(found, quarantine=emptied)
+
+
+def _retire(
+    context: RepositoryContext, keep: int, held: Lease | None, stuck: Mapping[str, str], *, dry_run: bool
+) -> Retirement:
+    """Retire marks, but none whose copies are stuck in quarantine (`stuck`: reasons by id)."""
     gone = retired_marks(context.workspace, context.home)
     shelf = Shelf.of(context, safety.level(context.policy.safety or safety.FULL.name))
     found = [_old_mark(each) for each in shelf if each.is_begun]
+    found = [replace(mark, trouble=mark.trouble or stuck.get(mark.mark_id, "")) for mark in found]
     never_begun = [each.mark_id for each in shelf if not each.is_begun]
     left_over = [mark_id for mark_id in never_begun if mark_id in gone]
     since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)

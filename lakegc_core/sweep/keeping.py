@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakegc_core.clock import duration
+from lakegc_core.errors import MarkError
 from lakegc_core.marks import quarantine
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
@@ -110,10 +111,14 @@ def keeping_of(context: MarkContext, sweep: int) -> Keeping | None:
 
 def kept(context: MarkContext, sweep: int, totals: Totals) -> dict[str, Any]:
     """The fields of a result that say for how long the deletes of a sweep can be taken back. Puts on record what lies
-    in quarantine: the sweep is about to be over."""
+    in quarantine: the sweep is about to be over. A record that does not read keeps the copies: `until` is left out."""
     deleted = totals.outcomes.get(Outcome.DELETED, 0) + totals.outcomes.get(Outcome.LOST, 0)
-    found = quarantine.end(context, context.header.mark_id, sweep, deleted, totals.bytes_deleted)
-    told = {"age": found.age, "until": found.until} if found else {}
+    try:
+        found = quarantine.end(context, context.header.mark_id, sweep, deleted, totals.bytes_deleted)
+        told = {"age": found.age, "until": found.until} if found else {}
+    except MarkError as error:
+        context.say(f"{Stage.SWEPT_REPORT}: until when copies stay in quarantine is not known. {error}")
+        told = {"age": context.policy.quarantine.total_seconds() if context.policy.quarantine else 0.0}
     return {"quarantine": told, **keeps(connect(context.data))}
 
 

@@ -63,7 +63,7 @@ class SweepResult:
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
     quarantine: Mapping[str, float] = field(default_factory=dict)
     """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
-    which a dry run lacks. Empty if there are none."""
+    which a dry run lacks, and a sweep whose record of it does not read. Empty if there are none."""
     statement: str | None = None  # digest of the statement that the sweep left; None when nothing was begun
     price: Price | None = None  # of the store, as it was set when this was swept
 

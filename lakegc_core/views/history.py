@@ -173,7 +173,8 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
 def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
     """One sweep, by its report or by what its journal counts."""
     outcomes, finished = report.get("outcomes", {}), report.get("finished_at")
-    until = report.get("recoverable_until")
+    until, kept = report.get("recoverable_until"), report.get("quarantine")
+    held = kept.get("until", finished) if kept else None  # its record did not read: nothing was promised
     return {
         "sweep": int(number),
         "finished_at": instant(finished) if finished else None,
@@ -182,7 +183,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "bytes_deleted": report.get("bytes_deleted", 0),
         "versioned": report.get("versioned"),
         "recoverable_until": instant(until) if until else None,
-        "quarantined_until": instant(held) if (held := report.get("quarantine", {}).get("until")) else None,
+        "quarantined_until": instant(held) if held else None,
         "broke_off": not finished,
         "taken_back": report.get("taken_back", ()),
         **of_sweep(report),

@@ -119,7 +119,8 @@ def freed(report: Json) -> str:
     size = report["bytes_deleted"]
     told = report.get("quarantine")
     if told:
-        return f"{human_bytes(size)}, in quarantine until {to_the_minute(told['until'])}: freed once that is emptied"
+        until = f"until {to_the_minute(told['until'])}" if told["until"] else "nobody knows until when"
+        return f"{human_bytes(size)}, in quarantine {until}: freed once that is emptied"
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
 

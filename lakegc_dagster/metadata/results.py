@@ -127,7 +127,13 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
     ]
     titles, kinds = ("repository", "mark", "expired", "deleted", "freed"), ("string", "string", "int", "int")
     unclosed = [(result.repository, *each) for result in done for each in result.unclosed.items()]
+    copies = [result.quarantine for result in done]
+    emptied = [amount for each in copies for amount in each.emptied.values()]
+    kept = [(result.repository, *each) for result in done for each in result.quarantine.kept.items()]
     return {
+        **({"in_quarantine": records(("repository", "mark", "why"), kept)} if kept else {}),
+        "quarantines_emptied": len(emptied),
+        "copy_bytes_deleted": sum(each["bytes"] for each in emptied),
         **({"unclosed_sweeps": records(("repository", "mark", "why"), unclosed)} if unclosed else {}),
         "retired": records(titles, rows, kinds),
         "retired_marks": len(rows),

@@ -12,15 +12,18 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from lakegc_core.marks import quarantine
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
+from lakegc_core.store.base import connect
 from lakegc_dagster import upkeep
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
 from tests.support.old_marks import DAY, START, TODAY, write_mark, write_sweep
+from tests.support.replays import environment
 
 NOW = START + TODAY * DAY  # 2026-12-30 14:13 UTC
 SLOT = NOW - 12.2 * 3600 - 0.0  # a little after two at night
@@ -71,6 +74,23 @@ def test_old_marks_go_from_every_store_and_their_partitions_once_nobody_holds_th
     assert metadata(result, "retire")["retired_marks"] == 2
     assert metadata(result, "retire")["partitions_removed"] == ["m01"]
     assert metadata(site.run("gc_retire"), "retire")["retired_marks"] == 0
+
+
+def test_copies_without_a_record_that_reads_fail_the_run_by_name_and_keep_no_other_from_going(site: Site) -> None:
+    site.create("alpha")
+    site.configure("  - {match: '*', keep_marks: 2}\n")
+    context = opened(site, "alpha")
+    for mark_id, age in (("m01", 1.0), ("m02", 1.0)):
+        with environment({"LAKEGC_NOW": str(START)}):
+            quarantine.begin(context, mark_id, 1, age)
+        connect(quarantine.place_of(context, mark_id)).write("data/a", b"abc")
+    connect(context.workspace).write(f"{context.home}/quarantine/m01/quarantine.json", b"{}")
+    marked(site, "alpha", 1, 2, 3, 4)
+    result = site.run("gc_retire")
+    said = failure_of(result, "retire")
+    assert "these copies in quarantine stay until somebody acts: mark m01" in said and "m02" not in said
+    assert quarantine.quarantined(context) == ["m01"]
+    assert [each["mark_id"] for each in list_retired(context)] == ["m02"], "m01 stays with its copies"
 
 
 def test_a_dry_run_removes_neither_marks_nor_partitions(site: Site) -> None:

@@ -261,6 +261,7 @@ def test_who_takes_deletes_back_may_remove_delete_markers_of_data_and_delete_not
     assert granted("s3-restore.json") == asked - {"s3:DeleteObject"}
     assert allowed(statements, "s3:ListBucketVersions", "arn:aws:s3:::BUCKET")
     assert allowed(statements, "s3:DeleteObjectVersion", f"{home}/data/gk2/cv1")
+    assert allowed(statements, "s3:PutObject", f"{home}/data/gk2/cv1"), "where a copy in quarantine goes back to"
     for delete, key in (("s3:DeleteObjectVersion", "_lakefs/abc"), ("s3:DeleteObject", "data/gk2/cv1")):
         assert not allowed(statements, delete, f"{home}/{key}")
 

@@ -16,7 +16,7 @@ from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.copies import undo
 from lakegc_core.copies.backup import restore
 from lakegc_core.copies.undo import _Undo, deleted_objects
-from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.judging.since import in_series
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
@@ -28,6 +28,7 @@ from lakegc_core.marks.retired_records import record_of
 from lakegc_core.policy.safety import FULL
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import Store, connect
+from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
@@ -36,6 +37,8 @@ from tests.support.replays import AWS, Replay, environment
 from tests.support.servers import seaweedfs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 DAY = timedelta(days=1)
@@ -142,6 +145,28 @@ def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of
     assert outcome("data/a", 5, now - 3 * DAY) == "different", "deleted two days after the sweep"
     assert (outcome("data/a", 5), outcome("data/a", 5)) == ("copied", "already_there")
     night.store.delete_many(["data/a"])
+
+
+def test_where_no_copy_in_quarantine_can_be_carried_back_the_store_takes_its_delete_back(
+    night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise StoreError("AccessDenied")
+
+    copies, now = LocalConfig(str(tmp_path)), datetime.now(UTC)
+    connect(copies).write("data/kept", b"12345")
+    night.store.write("data/kept", b"12345")
+    night.store.delete_many(["data/kept"])
+    wanted = {"address": "data/kept", "size": 5, "at": now}
+    work = _Undo(night.mark.data, now + DAY, now - DAY, DAY, copies)
+    monkeypatch.setattr(type(night.store), "upload", refused)
+    assert work.bring_back(wanted)["outcome"] == "copied" and night.store.read("data/kept") == b"12345"
+    lost = work.bring_back(wanted | {"address": "data/only here"})
+    night.store.delete_many(["data/kept"])
+    assert lost["outcome"] == "missing"
+    connect(copies).write("data/only here", b"12345")
+    lost = work.bring_back(wanted | {"address": "data/only here"})
+    assert (lost["outcome"], lost["problem"]) == ("failed", "AccessDenied")
 
 
 def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> None:

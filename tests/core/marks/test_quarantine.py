@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakegc_core.errors import LeaseHeldError, MarkError, StoreError
 from lakegc_core.marks import lease, quarantine
-from lakegc_core.marks.artifacts import STAMP
+from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.quarantine import Emptying, delete_below, empty, place_of, quarantined, record_of
-from lakegc_core.marks.retire import retire
+from lakegc_core.marks.retire import list_retired, retire
+from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalStore
 from tests.support.lake import lake
-from tests.support.old_marks import DAY, START
+from tests.support.old_marks import DAY, START, write_mark, write_sweep
 from tests.support.replays import environment
 
 WEEK = 7 * DAY
@@ -75,7 +79,9 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
     if what == "sweep":
         store.write(f"{context.home}/marks/m1/sweeps/1/plan.json", b"{}")
     elif what == "restore":
-        store.write(f"{context.home}/marks/m1/restores/{_stamp(START + 2 * DAY)}/begun.json", b"{}")
+        at(monkeypatch, 2)
+        quarantine.keep_on(context, "m1")
+        at(monkeypatch, 8)
     elif what == "altered":
         key = f"{folder}/quarantine.json"
         store.write(key, store.read(key).replace(b'"age": 604800', b'"age": 1'))
@@ -83,14 +89,62 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
             quarantine.begin(context, "m1", 2, DAY)
     else:
         store.delete_many([f"{folder}/quarantine.json"])
-    said = {"sweep": "broke off", "restore": "restore of the mark broke off", "altered": "was changed"}
-    assert said.get(what, "without a record") in empty(context, None).kept["m1"] and copies(context) == 1
+    said = {"sweep": "broke off", "restore": "in quarantine until", "altered": "was changed"}
+    found = empty(context, None)
+    assert said.get(what, "without a record") in found.kept["m1"] and copies(context) == 1
+    assert bool(found.stuck) is (what in ("altered", "no record")), "no time ends that"
     at(monkeypatch, 10)
     assert bool(empty(context, None).kept) is (what != "restore")
 
 
-def _stamp(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime(STAMP)
+@pytest.mark.parametrize("what", ["sweep 1 lost", "a ring", "does not read"])
+def test_copies_of_live_data_and_their_mark_stay_until_a_restore_brought_all_of_it_back(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    mark = context.artifacts("m1")
+    for day, mark_id in enumerate(("m1", "m2", "m3", "m4")):
+        write_mark(context.artifacts(mark_id), day)
+    write_sweep(mark, deleted=1, lost=what == "sweep 1 lost")
+    if what == "a ring":
+        found = {"gone": {"main/a": "data/a"}, "at": START}
+        mark.store.write(f"{mark.folder}/sweeps/1/{STOPPED}", encode(sealed(found)))
+    elif what == "does not read":
+        mark.store.write(f"{mark.folder}/sweeps/1/report.json", b"{")
+    at(monkeypatch, 100)
+    done = retire(context, 2)
+    assert what in done.quarantine.stuck["m1"] and done.quarantine.emptied == {}
+    assert copies(context) == 1 and "m2" in done.retired and "m1" in done.kept
+    for day, whole, outcome in ((1, False, "copied"), (2, True, "failed"), (3, True, "copied")):
+        assert "m1" in empty(context, None).stuck, "after no restore, one of some paths, and one that failed"
+        report = {"outcomes": {outcome: 1}, "taken_back": [], "finished_at": START + day * DAY, "whole": whole}
+        folder = f"{mark.folder}/{RESTORES}/{datetime.fromtimestamp(START + day * DAY, UTC).strftime(STAMP)}"
+        write_report(mark.store, folder, report)
+    assert bool(empty(context, None).emptied) is (what != "does not read")
+
+
+def test_one_quarantine_or_mark_that_cannot_be_deleted_keeps_no_other(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day, mark_id in enumerate(("m0", "m1", "m3", "m4")):
+        write_mark(context.artifacts(mark_id), day)
+    for mark_id in ("m1", "m2"):
+        quarantine.begin(context, mark_id, 1, WEEK)
+        connect(place_of(context, mark_id)).write("data/a", b"abc")
+    delete, refused = LocalStore.delete_many, f"{context.home}/quarantine/m1/"
+
+    def refuse(self: LocalStore, keys: Sequence[str], *more: Any) -> list[str]:
+        told = delete(self, [each for each in keys if not each.startswith(refused)], *more)
+        return told + ["failed:EACCES"] * (len(keys) - len(told))
+
+    at(monkeypatch, 100)
+    monkeypatch.setattr(LocalStore, "delete_many", refuse)
+    with pytest.raises(StoreError, match="quarantine of mark m1"):
+        retire(context, 2)
+    assert quarantined(context) == ["m1"] and [each["mark_id"] for each in list_retired(context)] == ["m0"]
+    refused = f"{context.home}/marks/"
+    with pytest.raises(StoreError, match="mark m1 still stands"):
+        retire(context, 2)
+    assert quarantined(context) == [], "copies go although a mark does not"
 
 
 def test_the_clock_that_is_behind_decides_when_copies_go(
@@ -127,6 +181,7 @@ def test_copies_that_cannot_be_deleted_are_said_and_keep_their_record(
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "delete_many", lambda self, keys, *more: ["failed:EACCES"] * len(keys))
         assert delete_below(connect(context.workspace), f"{context.home}/quarantine/", None)[2] == 2
+        assert "1 of 1 copies" in empty(context, None).failed["m1"]
         with pytest.raises(StoreError, match="1 of 1 copies"):
-            empty(context, None)
+            retire(context)
     assert record_of(context, "m1") is not None and copies(context) == 1

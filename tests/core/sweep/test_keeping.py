@@ -27,9 +27,11 @@ from lakegc_core.store.base import NOT_ASKED, connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.keeping import COPY_DIFFERS, NOT_COPIED, Keeping
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views.history import freed_bytes, history_of
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import sweep_screen
+from lakegc_core.views.words import freed
 from tests.support.lake import NOW, lake, leave, quick
 
 if TYPE_CHECKING:
@@ -127,12 +129,19 @@ def test_no_mark_takes_a_copy_for_an_object_and_copies_go_when_their_time_is_ove
         back(fast, mark)
 
 
-def test_after_its_mark_was_retired_an_object_comes_back_all_the_same(fast: SparkSession, mark: MarkContext) -> None:
+def test_after_its_mark_was_retired_an_object_comes_back_all_the_same(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     swept_report(fast, mark)
     keep_records(mark.mark)
     mark.mark.store.write(mark.mark.retired_key, encode(record_of("lake", mark.mark)))
     _delete_mark(mark.mark, None)
+    later = NOW + timedelta(days=6)
+    monkeypatch.setenv("LAKEGC_NOW", str(later.timestamp()))
     assert back(fast, mark, min(DEAD)) == {"copied": 1}
+    record = quarantine.record_of(mark, "m1")
+    until = (later + timedelta(days=7)).timestamp()
+    assert record is not None and record.until == pytest.approx(until, abs=60), "copies stay for as long again"
     assert back(fast, mark) == {"copied": 2, "already_there": 1} and lying(mark) == DEAD
 
 
@@ -197,6 +206,30 @@ def test_what_a_dead_sweep_deleted_without_a_record_is_counted_when_it_goes_on(
     swept = swept_report(fast, open_mark(mark, "m1"))
     assert swept.outcomes["deleted"] == 3 and copies(mark) == DEAD
     assert back(fast, mark) == {"copied": 3} and lying(mark) == DEAD
+
+
+def test_a_sweep_whose_record_of_its_copies_does_not_read_can_be_closed_and_says_that_they_are_there(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = LocalStore.delete_many
+
+    def dying(self: LocalStore, keys: Any, *told: Any) -> Any:
+        if set(keys) & DEAD.keys():
+            raise DeadError
+        return delete(self, keys, *told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete_many", dying)
+        with pytest.raises(DeadError):
+            swept_report(fast, mark)
+    connect(mark.workspace).write(f"{mark.home}/quarantine/m1/quarantine.json", b"{}")
+    connect(mark.data).delete_many([min(DEAD)])
+    closed = close_sweep(fast, open_mark(mark, "m1"))
+    assert closed.quarantine == {"age": 7 * 86_400.0} and closed.bytes_freed == 0
+    assert freed(sweep_report(closed)).startswith("4 B, in quarantine nobody knows until when")
+    (swept,) = history_of(mark)["marks"][0]["swept"]
+    assert swept["quarantined_until"] is not None, "not counted as freed"
+    assert copies(mark) == DEAD
 
 
 def test_an_emptying_that_dies_is_taken_up(
