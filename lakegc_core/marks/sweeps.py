@@ -111,9 +111,12 @@ def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
     return float(at)
 
 
-def gone_in_rings(store: Store, mark_folder: str, *, unless_accepted: bool = False) -> dict[str, str]:
-    """The paths that rings of a mark's sweeps found gone, with their addresses. A record that does not read is named in
-    their place. `unless_accepted`: without those that somebody accepted for other marks."""
+def gone_in_rings(
+    store: Store, mark_folder: str, since: float = 0.0, *, unless_accepted: bool = False
+) -> dict[str, str]:
+    """The paths that rings of a mark's sweeps found gone after a moment (unix seconds), with their addresses. A record
+    that does not read is named in their place. `unless_accepted`: without those that somebody accepted for other
+    marks."""
     found: dict[str, str] = {}
     for number in sweeps_of(store, mark_folder):
         folder = f"{mark_folder}/sweeps/{number}"
@@ -123,8 +126,11 @@ def gone_in_rings(store: Store, mark_folder: str, *, unless_accepted: bool = Fal
             record = {}
         if record is None or (unless_accepted and _is_accepted(store, folder)):
             continue
-        gone = record.get("gone")
-        found |= gone if isinstance(gone, dict) and gone else {f"{folder}/{STOPPED}": "does not read"}
+        gone, at = record.get("gone"), record.get("at")
+        if not (isinstance(gone, dict) and gone and isinstance(at, int | float)):
+            key = f"{folder}/{STOPPED}"
+            gone, at = {key: "does not read"}, store.head(key).last_modified.timestamp()
+        found |= gone if at > since else {}
     return found
 
 

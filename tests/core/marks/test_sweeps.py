@@ -54,9 +54,11 @@ def test_what_rings_took_is_told_of_all_sweeps_and_a_record_that_does_not_read_c
     assert sweeps.gone_in_rings(store, "m1") == {}
     stop(store, "m1/sweeps/2")
     assert sweeps.gone_in_rings(store, "m1") == {"main/a": "data/1"}
+    assert sweeps.gone_in_rings(store, "m1", since=10.0) == {}
     for damaged in (b"", b"{}", b'{"gone": {}}', b'{"gone": "all"}'):
         store.write("m1/sweeps/1/stopped.json", damaged)
         assert len(sweeps.gone_in_rings(store, "m1")) == 2
+        assert len(sweeps.gone_in_rings(store, "m1", since=10.0)) == 1
 
 
 def stop(store: LocalStore, folder: str) -> None:
