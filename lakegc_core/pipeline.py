@@ -106,11 +106,17 @@ def sweep(
     """Run `swept_report`, and write the mark's page with what came of it. What a ring should not have taken comes back,
     with all else that sweeps of the mark deleted, if the store keeps it."""
     result = swept_report(spark, context, dry_run=dry_run, accepted=accepted, only=only, budget=budget)
-    if result.rings.get("gone"):
-        result = replace(result, rings={**result.rings, "brought_back": _brought_back(spark, context)})
+    result = _with_what_came_back(spark, context, result)
     if not dry_run:
         publish(context)
     return result
+
+
+def _with_what_came_back(spark: SparkSession, context: MarkContext, result: SweepResult) -> SweepResult:
+    """The result of a sweep, after what a ring of it should not have taken was brought back, if there is any."""
+    if not result.rings.get("gone"):
+        return result
+    return replace(result, rings={**result.rings, "brought_back": _brought_back(spark, context)})
 
 
 def _brought_back(spark: SparkSession, context: MarkContext) -> str:
@@ -125,8 +131,9 @@ def _brought_back(spark: SparkSession, context: MarkContext) -> str:
 
 
 def close(spark: SparkSession, context: MarkContext) -> SweepResult:
-    """Run `close_sweep`, and write the mark's page with what came of it."""
-    result = close_sweep(spark, context)
+    """Run `close_sweep`, and write the mark's page with what came of it. What a ring should not have taken comes back,
+    as after a sweep."""
+    result = _with_what_came_back(spark, context, close_sweep(spark, context))
     publish(context)
     return result
 

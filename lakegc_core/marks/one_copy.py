@@ -68,7 +68,7 @@ class OneCopy:
                 self._carry(source, target, found)
             if not _same(found, target.head(found.address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
-        except LakegcError as error:
+        except (LakegcError, OSError) as error:  # such as a full disk, on the way between two stores
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
 

@@ -26,7 +26,7 @@ from lakegc_core.marks.previous import began_to_read_at, series_now, series_of
 from lakegc_core.marks.quarantine import Emptying, delete_below, empty, quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
-from lakegc_core.marks.sweeps import files_of, is_open, sweeps_of
+from lakegc_core.marks.sweeps import files_of, gone_in_rings, is_open, sweeps_of
 from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
@@ -269,6 +269,8 @@ def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
             return f"the report of sweep {number} of it does not read: remove that file; {then}"
         if lost:
             return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
+    if gone_in_rings(mark.store, mark.folder, unless_accepted=True):
+        return "a ring of a sweep of it took live data, and nobody has accepted that (guard rings)"
     return ""
 
 

@@ -5,6 +5,7 @@ How a sweep writes its record is in `sweep.record`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,8 @@ STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
 
 ACCEPTED = "accepted.json"
-"""The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`."""
+"""The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`, and
+`stop`, the SHA-256 of the record of the stop."""
 
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
@@ -150,15 +152,22 @@ def accept_rings(context: MarkContext, because: str) -> None:
         folder = context.artifacts(mark_id).folder
         for number in sweeps_of(store, folder):
             if STOPPED in files_of(store, folder, number):
-                store.write(f"{folder}/sweeps/{number}/{ACCEPTED}", encode(sealed(accepted)))
+                place = f"{folder}/sweeps/{number}"
+                told = accepted | {"stop": _sha256(store, f"{place}/{STOPPED}")}
+                store.write(f"{place}/{ACCEPTED}", encode(sealed(told)))
 
 
 def _is_accepted(store: Store, folder: str) -> bool:
-    """True if somebody accepted the stop of the sweep in a folder. A record that does not read accepts nothing."""
+    """True if somebody accepted the last stop of the sweep in a folder. A record that does not read accepts nothing."""
     try:
-        return _sealed(store, f"{folder}/{ACCEPTED}") is not None
+        accepted = _sealed(store, f"{folder}/{ACCEPTED}")
     except MarkError:
         return False
+    return accepted is not None and accepted.get("stop") == _sha256(store, f"{folder}/{STOPPED}")
+
+
+def _sha256(store: Store, key: str) -> str:
+    return hashlib.sha256(store.read(key)).hexdigest()
 
 
 def _sealed(store: Store, key: str) -> Json | None:

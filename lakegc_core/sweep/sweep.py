@@ -179,26 +179,19 @@ class _Sweep:
                 return self._conclude(self._look_again(attempt + 1))
             if self.waves.is_over:
                 self._leave_the_rest(attempt)
-                return self._conclude(self._look_again(attempt + 1))
+                return self._conclude((self._last_look if self.waves.gone else self._look_again)(attempt + 1))
             candidates, before = self.record.left(), to_sweep
             to_sweep = _count(candidates)
             self.spinning.look(before, to_sweep)
 
     def close(self) -> SweepResult:
         if not self.record.is_begun:
-            raise MarkError(
-                f"No sweep of mark {self.context.header.mark_id} broke off after it had sealed its plan: there is "
-                "nothing to close."
-            )
+            raise MarkError(f"No sweep of mark {self.context.header.mark_id} broke off: there is nothing to close.")
         attempt = self.record.next_attempt()
         self._journal(settled(spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
-        look: Look | None = None
-        if self.context.header.format == FORMAT:
+        if is_own := self.context.header.format == FORMAT:
             self.waves.read_last_ring()
-            try:
-                look = self._look_again(attempt + 1)
-            except LakegcError as error:  # which may be so for ever, and nothing more is deleted
-                self.context.say(f"{Stage.SWEPT_REPORT}: nobody looked for what is live. {error}")
+        look = self._last_look(attempt + 1) if is_own else None
         return self._conclude(look, closed=True)
 
     def _preview(self, plan: Plan) -> SweepResult:
@@ -259,6 +252,14 @@ class _Sweep:
     @property
     def _expired(self) -> Dataset:
         return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
+
+    def _last_look(self, attempt: int) -> Look | None:
+        """`_look_again`, or None if it fails, perhaps for ever: nothing more is deleted."""
+        try:
+            return self._look_again(attempt)
+        except LakegcError as error:
+            self.context.say(f"{Stage.SWEPT_REPORT}: nobody looked for what is live. {error}")
+            return None
 
     def _look_again(self, attempt: int) -> Look:
         """Look once more: at staged entries, rules, branches, tags and all that they retain. What is live of all that

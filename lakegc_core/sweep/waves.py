@@ -158,6 +158,8 @@ class Waves:
         self.read += len(near)
         if self.gone:
             self._stopped_at = number
+            first = next(iter(self.gone.items()))
+            self.context.say(f"{Stage.SWEPT_REPORT}: ring {number} took live data: {first[0]} ({first[1]}); stopping")
             found = {"ring": number, "gone": self.gone, "at": clock.now().timestamp()}
             connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(sealed(found)))
 

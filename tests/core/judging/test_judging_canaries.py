@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,15 @@ import pytest
 
 from lakegc_core.errors import MarkError, RefusedObjectError, StoreError
 from lakegc_core.judging import canaries, optimized, subtraction
-from lakegc_core.judging.canaries import held_commits, keys_of, lying, some
+from lakegc_core.judging.canaries import Shown, held_commits, keys_of, lying, smuggle, some
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.findings import KEPT
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import ObjectInfo
+from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Wanted
 from tests.interleavings.rig import Lake
 from tests.interleavings.rig import lake as a_lake
@@ -108,6 +111,21 @@ def test_an_address_in_another_spelling_than_its_key_is_no_canary(uri: str) -> N
     key = "data/gk0s9d8l4vsc738qvrb0/ct9ec9u20l6s739ltvk0"
     odd = [f"{uri}/{key}?x", f"{uri}/{key}?", f"{uri}/{key.replace('/gk0', '%2Fgk0')}", f"{uri}/other/{key}"]
     assert keys_of(namespace, [f"{uri}/{key}", *odd]) == [key, None, None, None, None]
+
+
+def test_a_mark_asks_no_store_for_its_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role of a mark (s3-mark.json) may not read data."""
+    key = "data/gk0s9d8l4vsc738qvrb0/ct9ec9u20l6s739ltvk0"
+    monkeypatch.setattr(canaries, "_refs", lambda *_: {"branch": iter(["c1"])})
+    monkeypatch.setattr(canaries, "on_refs", lambda *_: [Shown("branch", "lake", "c1", "a", f"s3://b/ns/{key}")])
+    context: Any = SimpleNamespace(
+        level=safety.FULL,
+        namespace=Namespace("s3://b/ns"),
+        mark=SimpleNamespace(out=lambda stage: DatasetFolder(LocalConfig(str(tmp_path)), stage)),
+    )
+    own: Any = None
+    found = smuggle(context, own)
+    assert [*found.found] == [key] and found.objects.rows == 1
 
 
 def test_an_object_that_the_store_lacks_or_does_not_show_is_no_canary(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
 from lakegc_core.marks.retire import OldMark, list_retired, reasons_to_keep, retire
 from lakegc_core.marks.shelf import marks
@@ -291,6 +292,9 @@ def test_what_the_policy_keeps_counts_and_nobody_may_keep_fewer_than_two(
 def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryContext, mark: Mark) -> None:
     write_sweep(mark("broke-off", 1), deleted=1, over=False)
     write_sweep(mark("lost", 2), deleted=1, lost=1)
+    write_sweep(stopped := mark("stopped", 2.5), deleted=1)
+    stop = encode(sealed({"gone": {"main/a": "data/1"}, "at": START}))
+    stopped.store.write(f"{stopped.folder}/sweeps/1/stopped.json", stop)
     connect(context.workspace).write(f"{context.home}/marks/strange/file", b"x")
     mark("m4", 4)
     mark("m5", 5)
@@ -301,6 +305,7 @@ def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryCo
     screen = retirement_screen(retirement_report(done))
     assert "Until the sweep of mark broke-off is over, no mark that was swept since is retired." in screen
     assert "lost objects" in done.kept["lost"]
+    assert "nobody has accepted that" in done.kept["stopped"]
     assert "no header" in done.kept["strange"]
 
 

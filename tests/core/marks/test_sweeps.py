@@ -85,6 +85,10 @@ def test_a_ring_that_stopped_a_sweep_concerns_all_marks_until_a_person_accepts_t
     assert stopped(older) == {older}, "its own stop needs a person each time"
     stop(store, f"home/marks/{older}/sweeps/2")
     assert stopped(newer) == {older}, "it was stopped again"
+    sweeps.accept_rings(context, "that, too")
+    assert stopped(own) == set()
+    store.write(f"home/marks/{older}/sweeps/2/stopped.json", encode(sealed({"gone": {"main/b": "data/2"}, "at": 11.0})))
+    assert stopped(newer) == {older}, "the same sweep was gone on with, and stopped again"
     for damaged in (b"", b"{}", b'{"because": "meant"}'):
         store.write(f"home/marks/{older}/sweeps/2/accepted.json", damaged)
         assert stopped(newer) == {older}

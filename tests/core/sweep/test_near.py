@@ -79,19 +79,22 @@ def blind(
         yield begin_mark(opened, "m1", min_age=timedelta(0), safety_level="none")
 
 
-@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.safety])])
+SLOW = [pytest.mark.slow, pytest.mark.safety]
+
+
+@pytest.mark.parametrize("then", [None, *(pytest.param(each, marks=SLOW) for each in (pipeline.sweep, pipeline.close))])
 def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and_brought_back(
-    spark: SparkSession, blind: MarkContext, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, blind: MarkContext, then: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`is_killed`: after the ring and before its paths are read again, so that the next call reads them."""
+    """`then`: the sweep is killed after the ring and before its paths are read again; the next call reads them."""
     pipeline.mark(spark, blind)
     before = stored(blind)
-    if is_killed:
+    if then:
         with monkeypatch.context() as patch, pytest.raises(Crash):
             patch.setattr(waves, "gone", dying)
             pipeline.sweep(spark, blind)
         assert len(before - stored(blind)) == 10
-    found = pipeline.sweep(spark, blind)
+    found = (then or pipeline.sweep)(spark, blind)
     gone = found.rings["gone"]
     assert found.outcomes["deleted"] == 10 and found.outcomes["left"] == LIVE - 10
     assert set(gone) <= {f"main/table/{part:02}" for part in range(LIVE)} and len(gone) == 10
