@@ -14,7 +14,7 @@ from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import decode, encode, unsealed
-from lakegc_core.marks.ledger import KEPT, Kind
+from lakegc_core.marks.ledger import KEPT, UNTOUCHED, Kind
 from lakegc_core.marks.sweeps import STATEMENT, files_of, missing, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, run_tasks
@@ -194,11 +194,12 @@ def _retired(spark: SparkSession, context: RepositoryContext, record: Json, numb
         "digest": stages.get(Stage.EXPIRED_ADDRESSES, {}).get("digest"),
         "rules": stages.get(Stage.RETENTION_COMMITS, {}).get("facts", {}).get("judged_by"),
     }
-    place = f"{context.home}/{KEPT}/{mark_id}/{Kind.SWEPT}/{number}"
-    journal = DatasetFolder(context.workspace, place, mark_id).listed(OUTCOMES_SCHEMA)
+    places = [f"{context.home}/{KEPT}/{mark_id}/{kind}/{number}" for kind in (Kind.SWEPT, UNTOUCHED)]
+    swept, untouched = [DatasetFolder(context.workspace, each, mark_id).listed(OUTCOMES_SCHEMA) for each in places]
     report, stated = record["sweeps"][str(number)], record.get("statements", {}).get(str(number))
     where = f"the statement of sweep {number} in {context.artifacts(mark_id).retired_key}"
-    _check(spark, _Artifacts(where, report, stated, None, mark, place, journal), found)
+    either = f"{context.home}/{KEPT}/{mark_id}/*/{number}"
+    _check(spark, _Artifacts(where, report, stated, None, mark, either, swept + untouched), found)
     return found
 
 

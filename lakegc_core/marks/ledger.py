@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
@@ -25,14 +26,17 @@ from lakegc_core.marks.json_files import decode, encode
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, part_named, read_part
 
 KEPT = "journals"
 """The folder of a home for the records of retired marks: `<mark>/<kind>/<number>/`, the number being that of a sweep,
-and for a restore or a mark the unix seconds of its event."""
+and for a restore or a mark the unix seconds of its event. A kind is one of Kind, or UNTOUCHED."""
+UNTOUCHED = "untouched"
+"""The kind of folder below KEPT for the parts of a journal that tell of no delete, such as what a budget left: a
+collection of months has far more of these than of others. Only `verify` reads them."""
 CAME_BACK = "came_back"
 """Dataset of a mark's last stage: objects that it listed although the ledger says that they are gone."""
 
@@ -45,6 +49,10 @@ class Kind(StrEnum):
     SEEN = "seen"  # what a mark listed again
 
 
+_NOT_TRIED = pa.array(
+    [str(each) for each in (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT, Outcome.OVER_BUDGET)]
+)
+"""Outcomes of objects of which a sweep sent no delete, and learnt nothing that the ledger tells."""
 _ADDRESS = pa.field("address", pa.string(), nullable=False)
 _OUTCOME = pa.field("outcome", pa.string(), nullable=False)
 _AT = pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False)
@@ -94,9 +102,9 @@ def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     return Records(tuple(found))
 
 
-def _name_of(record: Record) -> str:
-    """The folder below KEPT in which a record stays."""
-    return f"{record.mark_id}/{record.kind}/{record.number or f'{record.at:.6f}'}"
+def _name_of(record: Record, *, untouched: bool = False) -> str:
+    """The folder below KEPT in which a record stays, or those of its parts that are UNTOUCHED."""
+    return f"{record.mark_id}/{UNTOUCHED if untouched else record.kind}/{record.number or f'{record.at:.6f}'}"
 
 
 def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
@@ -193,10 +201,17 @@ def keep_records(mark: MarkArtifacts) -> None:
     for record in _of_mark(mark, 0.0):
         for source in record.rows.sources:
             with suppress(CorruptFileError, ObjectNotFoundError):
-                for _ in read_part(source.config, source.folder, source.part):
-                    pass
-                target = f"{mark.home}/{KEPT}/{_name_of(record)}/{source.part.name}"
+                # All of it is read, so that a part that does not read stays out.
+                tells = [_tells(record, rows) for rows in read_part(source.config, source.folder, source.part)]
+                target = f"{mark.home}/{KEPT}/{_name_of(record, untouched=not any(tells))}/{source.part.name}"
                 mark.store.write(target, mark.store.read(f"{source.folder}/{source.part.name}"))
+
+
+def _tells(record: Record, rows: pa.RecordBatch) -> bool:
+    """False if the rows are of a journal, and none tells of a delete."""
+    if record.kind != Kind.SWEPT:
+        return True
+    return not pc.all(pc.is_in(rows["outcome"], _NOT_TRIED)).as_py()
 
 
 def _kept(context: RepositoryContext) -> Iterator[Record]:

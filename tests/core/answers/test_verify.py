@@ -18,13 +18,15 @@ from lakegc_core.marks.json_files import digest, encode
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.marks.sweeps import missing
+from lakegc_core.stages import swept_report
+from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.statement import outcomes_of
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.merkle import tree_of
 from lakegc_core.tables.parts import PartWriter, list_parts
 from tests.support.lake import lake, quick, saved
-from tests.support.swept import GARBAGE, Swept, mark_garbage
+from tests.support.swept import ACCEPTED, GARBAGE, Swept, mark_garbage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -236,6 +238,24 @@ def test_a_retired_mark_is_checked_as_far_as_its_record_goes(swept: Swept) -> No
     shutil.rmtree(swept.lake.files("lake") / mark.home / "retired")
     with pytest.raises(MarkError, match="nothing to verify"):
         verified(swept)
+
+
+def test_of_a_retired_mark_the_outcomes_of_what_a_budget_left_are_checked_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path) as found, quick(spark):
+        mark_garbage(spark, found)
+        swept = Swept(spark, found, monkeypatch)
+        swept_report(spark, swept.context, accepted=ACCEPTED, budget=Budget(most_objects=1))
+        mark = swept.context.mark
+        keep_records(mark)
+        mark.store.write(mark.retired_key, encode(record_of("lake", mark)))
+        shutil.rmtree(place(swept))
+        checked = verified(swept)
+        assert checked.retired and not checked.differs, said(checked)
+        (left,) = (found.files("lake") / mark.home).glob("journals/m1/untouched/1/*.parquet")
+        left.unlink()
+        assert f"{left.name}, of which the statement tells, is missing" in said(verified(swept))
 
 
 def test_of_a_mark_that_nobody_swept_there_is_nothing_to_verify(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.layers import restored_at
 from lakegc_core.marks.ledger import Kind, keep_records, records_of, restores_of, write_report
+from lakegc_core.names import NO_ANSWER, STILL_THERE, Outcome
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from tests.support.lake import NOW, lake
 from tests.support.marks import parts
@@ -22,6 +24,7 @@ from tests.support.marks import parts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+UNTOUCHED = [Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT, Outcome.OVER_BUDGET]
 STAMP = "20250331T120000000000"
 ODD_REPORTS = [
     json.dumps({"finished_at": 1.5, "outcomes": {}, "taken_back": [], **odd}).encode()
@@ -37,9 +40,12 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         yield served.begin("lake", "m1")
 
 
-def journal(context: MarkContext, folder: str) -> None:
-    row = {"address": "data/a", "size": 10, "outcome": "deleted", "attempt": 1, "at": NOW}
-    parts(context, f"{context.mark.folder}/{folder}", OUTCOMES_SCHEMA, [row])
+def journal(context: MarkContext, folder: str, *outcomes: str) -> None:
+    rows = [
+        {"address": f"data/{each}", "size": 10, "outcome": each, "attempt": 1, "at": NOW}
+        for each in outcomes or ["deleted"]
+    ]
+    parts(context, f"{context.mark.folder}/{folder}", OUTCOMES_SCHEMA, rows)
 
 
 def told(context: MarkContext) -> list[tuple[str, str, int, float, int]]:
@@ -93,6 +99,22 @@ def test_records_stay_when_their_mark_goes_without_what_does_not_read(context: M
     for file in context.mark.store.list(f"{context.mark.folder}/"):
         context.mark.store.delete_many(file["address"].to_pylist())
     assert sorted(told(context)) == sorted(each for each in before if each[2] != 2)
+
+
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each not in UNTOUCHED] + [NO_ANSWER, STILL_THERE])
+def test_of_a_retired_mark_every_part_with_an_outcome_that_tells_of_a_delete_stays_in_the_ledger(
+    context: MarkContext, tmp_path: Path, outcome: str
+) -> None:
+    journal(context, "sweeps/1/outcomes", *UNTOUCHED)
+    journal(context, "sweeps/1/outcomes", *UNTOUCHED, outcome)
+    assert told(context) == [(Kind.SWEPT, "m1", 1, 0.0, 2)]
+    keep_records(context.mark)
+    shutil.rmtree(tmp_path / "bucket/lake" / context.mark.folder)
+    (record,) = records_of(context).found
+    kept = [row for batch in record.rows.batches("outcome") for row in batch["outcome"].to_pylist()]
+    assert kept == [*UNTOUCHED, outcome], "a month of budgets must not be read by each mark after it"
+    home = tmp_path / "bucket/lake" / context.mark.home
+    assert len(list(home.glob(f"{ledger.KEPT}/m1/{ledger.UNTOUCHED}/1/*.parquet"))) == 1, "for `verify`"
 
 
 def test_a_file_that_is_no_part_makes_the_records_not_whole(quick: SparkSession, context: MarkContext) -> None:
