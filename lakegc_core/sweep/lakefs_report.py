@@ -1,8 +1,8 @@
 """lakeFS's own report of a garbage collection run, so that its Spark collector and its users can read ours.
 
 Written for a sealed plan and before its first delete: nobody finds here what lakegc refused to sweep. An empty list
-comes before the plan: where that cannot be written, there must be no plan. No file is ever removed, because no role that
-sweeps needs the right to delete below `_lakefs/`.
+comes before the plan: where that cannot be written, there must be no plan. No file is ever removed, because no role
+that sweeps needs the right to delete below `_lakefs/`.
 """
 
 from __future__ import annotations

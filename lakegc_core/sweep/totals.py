@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lakegc_core.names import NO_ANSWER, Outcome
+from lakegc_core.names import NO_ANSWER, UNSWEPT, Outcome
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.tables.dataset import Dataset
 
@@ -113,6 +113,21 @@ def totals_of(outcomes: DataFrame) -> Totals:
     over = sum(row["size"] or 0 for row in rows if row["outcome"] == Outcome.OVER_BUDGET)
     freed, others = sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows)
     return Totals(found, freed, others, untold, over, _delay(rows), _oldest(rows))
+
+
+def with_unswept(found: Totals, rest: DataFrame) -> Totals:
+    """The totals of a sweep that was to delete a part of what its mark found. `rest`: the other objects that no sweep
+    of the mark has finished with (address, since): the oldest may be among them."""
+    from pyspark.sql import functions as F
+
+    waiting = F.struct(F.expr("unix_micros(since)").alias("since"), "address")
+    with clear_errors():
+        (row,) = rest.agg(F.min(waiting).alias("oldest")).collect()
+    if row["oldest"] is None:
+        return found
+    told = {"since": row["oldest"]["since"] / 1e6, "address": row["oldest"]["address"], "outcome": UNSWEPT}
+    is_older = not found.oldest or told["since"] < found.oldest["since"]
+    return replace(found, oldest=told) if is_older else found
 
 
 def _delay(rows: Sequence[Row]) -> dict[str, float]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.clock import instant, roughly
-from lakegc_core.names import COMPLETE, FAILED, REFUSED, Json, Outcome
+from lakegc_core.names import COMPLETE, FAILED, REFUSED, UNSWEPT, Json, Outcome
 from lakegc_core.views.words import shown, to_the_minute
 
-GAP, GUARD, UNSWEPT, BROKE_OFF, YOUNG = "gap", "guard", "unswept", "broke_off", "young"
+GAP, GUARD, BROKE_OFF, YOUNG = "gap", "guard", "broke_off", "young"
 """Reasons why garbage is still there that no sweep reports; `YOUNG` is that of objects that are no garbage yet. The
-others are outcomes of sweeps."""
+others are UNSWEPT and outcomes of sweeps."""
 _WHY = {
     GAP: "not unreferenced for long enough yet",
     GUARD: "a guard refuses the sweep",
