@@ -19,6 +19,7 @@ from lakegc_core.views.words import (
     in_quarantine,
     kept_by,
     monthly,
+    nothing_left,
     on_condition,
     over_budget,
     shown,
@@ -154,7 +155,8 @@ def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
 def sweep_screen(report: Json) -> str:
     """The one screen on which a sweep ends."""
     outcomes = report["outcomes"]
-    title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
+    nothing = nothing_left(report)
+    title = "dry run, nothing was deleted" if report["dry_run"] else nothing or f"sweep {report['sweep']}"
     lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {roughly(report['seconds'])}", ""]
     if report["dry_run"]:
         size = human_bytes(report["planned_bytes"])
@@ -175,7 +177,7 @@ def sweep_screen(report: Json) -> str:
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():
-        if count or outcome == Outcome.DELETED:
+        if count or (outcome == Outcome.DELETED and not nothing):
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     if report["delay"]:
         lines.append(f"    {delay_in_words(report['delay'])}")

@@ -148,6 +148,12 @@ def deleted(report: Json) -> str:
     return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
 
 
+def nothing_left(report: Json) -> str:
+    """A sweep that began nothing, in words; "" for others. `report`: of a sweep."""
+    began = report["dry_run"] or report["planned"] or report["report"] is not None
+    return "" if began else "nothing is left of this mark to sweep"
+
+
 def on_condition(report: Json) -> str:
     """Whether the deletes of a sweep named what was listed, in words; "" if nobody asked. `report`: of a sweep."""
     told = report["delete_conditions"]

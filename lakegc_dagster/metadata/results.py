@@ -19,6 +19,7 @@ from lakegc_core.views.words import (
     deleted,
     gone_by,
     human_bytes,
+    nothing_left,
     on_condition,
     over_budget,
     time_it_takes,
@@ -83,7 +84,7 @@ def _in_short(result: SweepResult, report: Json) -> str:
         if result.refused_by:
             said.append(f"A sweep is refused until a person accepts {', '.join(result.refused_by)}")
     else:
-        said = [deleted(report)]
+        said = [nothing_left(report) or deleted(report)]
     if result.over_budget:
         said.append(f"{counted(result.over_budget['objects'], 'object')}, {over_budget(report)}")
     return ". ".join(each[:1].upper() + each[1:] for each in said) + "."
