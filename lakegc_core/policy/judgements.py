@@ -55,10 +55,10 @@ def completeness(evidence: Evidence) -> Finding:
         wrong.append("the ranges that were read are not those that the metaranges refer to")
     if wrong:
         return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
-    return True, (
-        f"Everything was read: {staged.pages:,} pages of the staged dump, {committed.metaranges:,} metaranges, "
-        f"{committed.ranges:,} ranges with {committed.entries:,} entries."
-    )
+    lost = f" but {committed.ranges_ignored:,} ranges that cannot be, and that only commits of `ignore_commits` have"
+    what = f"Everything was read{lost if committed.ranges_ignored else ''}"
+    read = f"{committed.metaranges:,} metaranges, {committed.ranges:,} ranges with {committed.entries:,} entries"
+    return True, f"{what}: {staged.pages:,} pages of the staged dump, {read}."
 
 
 def heads_and_tags(evidence: Evidence) -> Finding:

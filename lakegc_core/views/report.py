@@ -16,7 +16,7 @@ from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import FAILED, STAGES, Json
 from lakegc_core.policy import causes, guards
-from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.sweep.authorize import confirmed_at, first_young_at
 from lakegc_core.sweep.result import SweepResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdicts: Sequence[Verdict]) -> Json:
     """The contract of `lakegc mark --json` and `lakegc review --json`."""
     header, facts = context.header, facts_of(manifests, ExpiredFacts)
-    commits = facts_of(manifests, CommitsFacts)
+    commits, committed = facts_of(manifests, CommitsFacts), facts_of(manifests, CommittedFacts)
     kept = ("committed", "uncommitted", "held", "neighbour", "foreign", "unknown", "young", "unasked")
     groups = ("listed", *kept, "expired", "confirmed")
     return {
@@ -46,6 +46,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
             "retained": commits.retained,
             "kept_by": dict(commits.kept_by),
             "ignored": list(commits.commits_ignored),
+            "ranges_ignored": {"count": committed.ranges_ignored, "examples": list(committed.ranges_ignored_ids)},
         },
         "holds": list(commits.holds),
         "guards": [verdict_json(verdict) for verdict in verdicts],

@@ -63,6 +63,8 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     if ignored := commits.get("ignored"):
         retained += f", {len(ignored):,} ignored"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
+    if lost := commits.get("ranges_ignored", {}).get("count"):
+        retained += f", {counted(lost, 'range')} of ignored ones cannot be read"
     unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
     groups = [
         ("in the namespace", "listed", ""),
