@@ -20,6 +20,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
+from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
@@ -279,8 +280,10 @@ class SweepRecord:
                 expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
             if self._is_taken_up:  # it tells how long objects waited: no reason to end without a report
                 (expired,) = readable(self._spark, [expired])
-        found = totals_of(with_since(self._spark, outcomes, planned, expired))
-        if not (self.is_begun and self.plan().get("only")):
+        copies = copying(self._context, self._context.header.mark_id, self.number)
+        plan = self.plan() if self.is_begun else {}
+        found = totals_of(with_since(self._spark, outcomes, planned, expired), copies, plan.get("attempt", 1))
+        if not plan.get("only"):
             return found
         others = self.unfinished(expired.frame(self._spark, "address", "since"))
         return with_unswept(found, others.join(many(self.outcomes().select("address")), "address", "left_anti"))

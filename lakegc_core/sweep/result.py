@@ -75,7 +75,7 @@ class SweepResult:
     @property
     def bytes_freed(self) -> int:
         """The bytes that were deleted, but for those that lie in quarantine."""
-        return 0 if self.quarantine else self.bytes_deleted
+        return self.bytes_deleted - in_quarantine(self.quarantine, self.bytes_deleted)
 
     @property
     def trouble(self) -> str:
@@ -130,3 +130,8 @@ def keeps(store: Store) -> dict[str, Any]:
         return {}  # the sweep is done all the same
     until = clock.now() + probe.soft_delete if probe.soft_delete else None
     return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}
+def in_quarantine(told: Mapping[str, float] | None, deleted: int) -> int:
+    """The bytes that lie in quarantine of those that a sweep deleted. `told`: see `SweepResult.quarantine`."""
+    return int(told.get("bytes", deleted)) if told else 0
+
+

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
@@ -69,6 +68,7 @@ class Waves:
     _passed: int = 0
     _sent_before: int = 0
     _stopped_at: int | None = None
+    _keeping: Keeping | None = None  # of this attempt
 
     def __post_init__(self) -> None:
         self.is_unsure = self.resumed
@@ -111,6 +111,7 @@ class Waves:
         if self.gone:
             return False
         rest = [Piece(source) for source in plan.objects.sources]
+        self._keeping = keeping_of(self.context, self.record.number, attempt) if rest else None
         glance, is_first = Glance(self.spark, self.context, plan.look), True
         self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while rest:
@@ -263,11 +264,6 @@ class Waves:
             conditions=self.conditions,
             keeping=self._keeping,
         )
-
-    @cached_property
-    def _keeping(self) -> Keeping | None:
-        """The copies into quarantine, on record from the first wave on."""
-        return keeping_of(self.context, self.record.number)
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""

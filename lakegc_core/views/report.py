@@ -148,9 +148,11 @@ def sweep_report(result: SweepResult) -> Json:
 
 
 def _quarantine_json(told: Mapping[str, float]) -> Json | None:
-    """For how long copies of what a sweep deletes stay in quarantine; None if there are none."""
+    """For how long copies of what a sweep deletes stay in quarantine, and of how much if not of all; None if there are
+    none."""
     until = told.get("until")
-    return {"seconds": told["age"], "until": instant(until) if until else None} if told else None
+    part = {name: told[name] for name in ("objects", "bytes") if name in told}
+    return {"seconds": told["age"], "until": instant(until) if until else None, **part} if told else None
 
 
 def retirement_report(result: Retirement) -> Json:

@@ -120,7 +120,10 @@ def freed(report: Json) -> str:
     told = report.get("quarantine")
     if told:
         until = f"until {to_the_minute(told['until'])}" if told["until"] else "nobody knows until when"
-        return f"{human_bytes(size)}, in quarantine {until}: freed once that is emptied"
+        copied = told.get("bytes", size)
+        rest = space(size - copied, report["versioned"], report["recoverable_until"])
+        others = f"{rest}, without a copy; " if "objects" in told else ""
+        return f"{others}{human_bytes(copied)}, in quarantine {until}: freed once that is emptied"
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
 
