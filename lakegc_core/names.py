@@ -38,6 +38,7 @@ class Outcome(StrEnum):
     CHANGED = "changed"  # not deleted: another object lies there than the mark listed
     LEFT = "left"  # not deleted: the sweep that planned it was closed, or stopped by a ring
     OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent
+    NOT_IN_BACKUP = "not_in_backup"  # not deleted: lakegc.yaml asks for a backup, and that lacks the object
 
 
 FAILED = "failed:"

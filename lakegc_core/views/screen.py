@@ -10,6 +10,7 @@ from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
 from lakegc_core.views.waits import delay_in_words
 from lakegc_core.views.words import (
     CHANGED_REMARK,
+    NOT_IN_BACKUP_REMARK,
     UNKNOWN_REMARK,
     counted,
     freed,
@@ -62,9 +63,9 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
     if ignored := commits.get("ignored"):
         retained += f", {len(ignored):,} ignored"
-    garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
     if lost := commits.get("ranges_ignored", {}).get("count"):
         retained += f", {counted(lost, 'range')} of ignored ones cannot be read"
+    garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
     unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
     groups = [
         ("in the namespace", "listed", ""),
@@ -175,6 +176,7 @@ def sweep_screen(report: Json) -> str:
         Outcome.LEFT: "not deleted: the sweep was closed, or stopped by a ring",
         Outcome.CHANGED: CHANGED_REMARK,
         Outcome.OVER_BUDGET: over_budget(report),
+        Outcome.NOT_IN_BACKUP: NOT_IN_BACKUP_REMARK,
         STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
         "failed": "run the same sweep again to finish them",
     }

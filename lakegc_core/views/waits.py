@@ -24,6 +24,7 @@ _WHY = {
     Outcome.UNCONFIRMED: "not unreferenced for long enough yet, or lakeFS was not asked about it",
     Outcome.HELD: "a hold keeps it",
     Outcome.OVER_BUDGET: "the budget left it",
+    Outcome.NOT_IN_BACKUP: "its backup lacks it",
     Outcome.LEFT: "a ring stopped the sweep, or it was closed",
 }
 

@@ -16,6 +16,7 @@ from lakegc_core.policy.holds import PATH
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """Advice about objects below data/ whose names lakeFS never gives."""
 CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
+NOT_IN_BACKUP_REMARK = "not deleted: lakegc.yaml asks for a backup, and that of this mark lacks them"
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 

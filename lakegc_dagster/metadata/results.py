@@ -15,6 +15,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import (
     CHANGED_REMARK,
+    NOT_IN_BACKUP_REMARK,
     counted,
     deleted,
     gone_by,
@@ -35,6 +36,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.CHANGED.value: CHANGED_REMARK,
     Outcome.LEFT.value: "not deleted: the sweep was closed",
     Outcome.OVER_BUDGET.value: "not deleted: the budget of the sweep was spent; left to a later sweep",
+    Outcome.NOT_IN_BACKUP.value: NOT_IN_BACKUP_REMARK,
     Outcome.LOST.value: "found referenced after it was deleted: restore it, and report this",
 }
 
