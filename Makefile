@@ -70,7 +70,7 @@ test-spark: $(SPARK)/.stamp  ## recordings and engine on another Spark, in an en
 	diff build/spark-locked.digests $(SPARK)/digests
 
 ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
-	@$(BIN)/python -m lakegc_sandbox.dagster_ui
+	@$(BIN)/python -m lakegc_dagster.sandbox_ui
 
 bench: $(STAMP)  ## measure, and print a table
 	@$(BIN)/python -m benchmarks

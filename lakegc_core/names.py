@@ -38,6 +38,7 @@ class Outcome(StrEnum):
     CHANGED = "changed"  # not deleted: another object lies there than the mark listed
     LEFT = "left"  # not deleted: the sweep that planned it was closed, or stopped by a ring
     OVER_BUDGET = "over_budget"  # not deleted: the budget of the sweep was spent
+    NOT_IN_BACKUP = "not_in_backup"  # not deleted: lakegc.yaml asks for a backup, and that lacks the object
 
 
 FAILED = "failed:"
@@ -49,6 +50,8 @@ STILL_THERE = f"{FAILED}still_there"
 SEEN_AGAIN = "seen_again"
 """In a journal, beside the outcome: the object is there, although the sweep of another mark had recorded it as deleted,
 or a restore was to bring it back."""
+UNSWEPT = "unswept"
+"""In the place of an outcome: no sweep of the mark was to delete the object yet."""
 REFUSED = "refused:"
 """The beginning of the outcome of an object that a sweep was told to delete and does not: its name is not one that
 lakeFS gives to data, or another tool's mark names it and lakegc's does not. The reason follows."""

@@ -1,7 +1,7 @@
 """For the tests of a project that uses lakegc: a lakeFS on this machine, a resource that reaches it, a mark.
 
 Nothing here is a stand-in. The lakeFS is lakegc's sandbox, with real files in a folder; the mark is made by the job
-`gc_mark` and its checks. No part of lakegc but this module knows the sandbox.
+`gc_mark` and its checks. No part of lakegc but this module and `sandbox_ui` knows the sandbox.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.explain import AT_ONCE, explain_each
+from lakegc_core.answers.in_quarantine import lying, quarantine_of, with_copies
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
 from lakegc_core.clock import instant
@@ -28,7 +29,7 @@ from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import report_of, statement_of
 from lakegc_core.names import Json, Stage
 from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
-from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.xids import latest_told, told_until, xid_times
@@ -108,9 +109,9 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
         told = every.join(many(_records(spark, context)), "address", "left")
         groups = _groups(told)
         there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
-        vanished = tuple(_vanished(row) for row in _first(told.where("inside and size is null"), most))
+        vanished = [_vanished(row) for row in _first(told.where("inside and size is null"), most)]
         standing = tuple(_standing(spark, context, there, now))
-    return _account(context, paths, now, groups, standing, vanished)
+    return _account(context, paths, now, groups, standing, with_copies(context, vanished))
 
 
 def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
@@ -270,7 +271,8 @@ def _account(
         "sweeps": tuple(sweeps),
         "otherwise": left - sum(each["objects"] for each in taken),
     }
-    reasons = (*_open(there, outside, told, now), *unread(context.mark.facts(CommitsFacts)))
+    facts = context.mark.facts(CommitsFacts), context.mark.facts(CommittedFacts)
+    reasons = (*_open(there, outside, told, now), *lying(sweeps), *unread(*facts))
     return Account(
         **told,
         there=there,
@@ -305,8 +307,13 @@ def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
         yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"
 
 
-def unread(facts: CommitsFacts) -> Iterator[str]:
+def unread(facts: CommitsFacts, committed: CommittedFacts) -> Iterator[str]:
     """Sentences on commits of which the mark could not read what they show."""
+    if committed.ranges_ignored:
+        yield (
+            f"{committed.ranges_ignored:,} ranges of commits that lakegc.yaml says to ignore cannot be read: nobody "
+            "knows what they showed"
+        )
     if facts.commits_ignored:
         yield (
             f"{len(facts.commits_ignored):,} commits that lakegc.yaml says to ignore cannot be read: nobody knows what "
@@ -336,4 +343,5 @@ def _sweep(context: MarkContext, group: Json) -> Json:
         "statement": statement.get("digest"),
         "versioned": report.get("versioned"),
         "recoverable_until": instant(until) if until else None,
+        "quarantine": quarantine_of(context, mark.mark_id, number),
     }

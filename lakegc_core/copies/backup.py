@@ -39,6 +39,7 @@ from lakegc_core.marks.ledger import records_of, write_report
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
+from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
@@ -79,7 +80,8 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
 
     An object that the namespace lacks by now counts as `already_there` if the backup has it, else as `missing`: there
     is nothing to lose any more. The guard over backups wants all objects saved, though: a store that hides them answers
-    the same. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
+    the same. Of a backup that lacks few objects (`safety.may_lack`) a sweep leaves these; one that lacks more counts as
+    none. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
     started = time.monotonic()
     target = writable_place(context, place)
@@ -95,7 +97,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
             may_be_gone=True,
         )
         result = _result("backup", context, target, copied, started)
-        if not result.failed:
+        if result.failed <= may_lack(sum(result.outcomes.values())):
             digest = _write_manifest(context, target, copied, stage.digest, had)
             record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))

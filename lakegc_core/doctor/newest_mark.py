@@ -10,7 +10,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import strangers
-from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
 from lakegc_core.sweep.authorize import judge
 
@@ -78,13 +78,24 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
             "parents only those count that lakeFS knows.",
             "Nothing, if their data may go. Otherwise take them out of `ignore_commits`: marks then fail as before.",
         )
+    committed = context.mark.facts(CommittedFacts)
+    if committed.ranges_ignored:
+        yield Finding(
+            "ignored-ranges",
+            Level.NOTE,
+            f"Mark {context.header.mark_id} passed over {committed.ranges_ignored:,} ranges that it could not read and "
+            f"that only commits of `ignore_commits` have: {', '.join(committed.ranges_ignored_ids)}.",
+            "What only they refer to is garbage. What the other ranges of these commits refer to is kept.",
+            "Nothing, if their data may go. Otherwise bring the files back: the next mark reads them.",
+        )
+        return  # nobody knows which of the commits have these ranges
     if idle := sorted({*context.policy.ignore_commits} - {*ignored}):
         yield Finding(
             "ignores-nothing",
             Level.NOTE,
             f"lakegc.yaml says to ignore commits that mark {context.header.mark_id} did not: {', '.join(idle)}.",
-            "No commit has this id, or its metarange can be read and its parents are known, or the mark is older than "
-            "the setting.",
+            "No commit has this id, or all of it can be read and its parents are known, or the mark is older than the "
+            "setting.",
             "If the next mark does not ignore them either, take them out of `ignore_commits`.",
         )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, SettingsError
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.marks.context import MarkContext, other_roots
 from lakegc_core.marks.json_files import decode, unsealed
 from lakegc_core.marks.workspaces import overlap
@@ -10,11 +14,18 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
+from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.parts import Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BACKUP = "backup.json"
 """The record of a mark's backup, in the mark's folder."""
 COPIED, ALREADY_THERE = SAVED = ("copied", "already_there")
 """Outcomes of objects that are in a backup as they must be."""
+_COPIES = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("address", "outcome")])
+"""The columns that are read here of a backup's journal, which has more."""
 
 
 def backup_facts(context: MarkContext) -> BackupFacts | None:
@@ -34,6 +45,19 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
     if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
         return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
     return BackupFacts(place, saved(manifest))
+
+
+def backed_up(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The addresses of the objects that are in the mark's backup as they must be, by its manifest. MarkError if there
+    is no such backup."""
+    record = decode(connect(context.workspace).read(f"{context.mark.folder}/{BACKUP}"), BACKUP)
+    place = place_of(context, str(record["place"]))
+    manifest = backup_manifest(context, place)
+    if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+        raise MarkError(f"The backup of mark {context.header.mark_id} is not in {place.root} any more.")
+    parts = [Part.from_json(part) for part in manifest["parts"]]
+    rows = DatasetFolder(place, f"{folder_of(context)}/objects").dataset("", parts, _COPIES).frame(spark)
+    return rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
 
 
 def saved(manifest: Json) -> int:

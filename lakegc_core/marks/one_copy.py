@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Condition
 
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
@@ -20,6 +23,30 @@ DIFFERENT = "different"  # something else lies at the target: left alone
 FAILED = "failed"
 
 _IN_MEMORY = 16 << 20  # bytes of an object between two stores that stay out of a temporary file
+_ON_THEIR_WAY = 1 << 30  # bytes of all objects of this process between two stores; a larger one goes alone
+
+
+class Room:
+    """Room for objects that lie in temporary files: `most` bytes together, or one object of more."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._taken, self._freed = most, 0, Condition()
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Wait until there is room for so many bytes, and take it until the block ends."""
+        with self._freed:
+            self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._most)
+            self._taken += size
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._taken -= size
+                self._freed.notify_all()
+
+
+_room = Room(_ON_THEIR_WAY)
 
 
 @dataclass(frozen=True)
@@ -91,8 +118,8 @@ class OneCopy:
 
     def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
         """Between stores that cannot copy from each other: down and up again."""
-        began = time.monotonic()
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+        with _room.taken(found.size), tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+            began = time.monotonic()
             source.download(found.address, file)
             file.seek(0)
             target.upload(found.address, file)

@@ -8,9 +8,10 @@ deletes copies and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -37,12 +38,12 @@ _BATCH = 1_000  # keys a request
 class Quarantine:
     """The record of a mark's quarantine. `age`: seconds for which copies stay after `at`, unix seconds: the end of the
     last sweep, or the begin of a later restore. `sweeps` maps the numbers of sweeps to the objects and bytes that they
-    deleted, 0 while not over."""
+    deleted and that have a copy, 0 while not over; and to the `attempts` that made copies (all, if that is missing)."""
 
     mark_id: str
     age: float
     at: float
-    sweeps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sweeps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def until(self) -> float:
@@ -51,7 +52,7 @@ class Quarantine:
 
     @property
     def amount(self) -> dict[str, int]:
-        """Objects and bytes that the sweeps deleted."""
+        """Objects and bytes that the sweeps deleted and that have a copy."""
         return {name: sum(each.get(name, 0) for each in self.sweeps.values()) for name in ("objects", "bytes")}
 
 
@@ -95,22 +96,37 @@ def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
         raise MarkError(changed) from None
 
 
-def begin(context: RepositoryContext, mark_id: str, sweep: int, age: float) -> None:
-    """Put on record that a sweep is about to copy. Of two ages (seconds) the longer one counts."""
+def begin(context: RepositoryContext, mark_id: str, sweep: int, age: float, attempt: int = 1) -> None:
+    """Put on record that an attempt of a sweep is about to copy. Of two ages (seconds) the longer one counts."""
     found = record_of(context, mark_id) or Quarantine(mark_id, age, 0.0)
-    sweeps = {str(sweep): {"objects": 0, "bytes": 0}} | dict(found.sweeps)
+    own = dict(found.sweeps.get(str(sweep), {"objects": 0, "bytes": 0, "attempts": []}))
+    if "attempts" in own:
+        own["attempts"] = sorted({*own["attempts"], attempt})
+    sweeps = dict(found.sweeps) | {str(sweep): own}
     _write(context, replace(found, age=max(age, found.age), at=_latest(context), sweeps=sweeps))
 
 
 def end(context: RepositoryContext, mark_id: str, sweep: int, objects: int, size: int) -> Quarantine | None:
-    """Put on record what a sweep deleted that is about to be over. None if it copied nothing."""
+    """Put on record what a sweep deleted and copied (objects, and their bytes) that is about to be over. None if no
+    attempt of it was to copy."""
     found = record_of(context, mark_id)
     if found is None or str(sweep) not in found.sweeps:
         return None
-    sweeps = dict(found.sweeps) | {str(sweep): {"objects": objects, "bytes": size}}
+    own = dict(found.sweeps[str(sweep)]) | {"objects": objects, "bytes": size}
+    sweeps = dict(found.sweeps) | {str(sweep): own}
     found = replace(found, at=_latest(context), sweeps=sweeps)
     _write(context, found)
     return found
+
+
+def copying(context: RepositoryContext, mark_id: str, sweep: int) -> Sequence[int] | None:
+    """The attempts of a sweep that copied what they deleted; None: all. A record that does not read tells of none."""
+    try:
+        found = record_of(context, mark_id)
+    except MarkError:
+        return ()
+    own = {} if found is None else found.sweeps.get(str(sweep), {})
+    return own.get("attempts") if own else ()
 
 
 def keep_on(context: RepositoryContext, mark_id: str) -> None:

@@ -153,6 +153,7 @@ class ReadFacts(StageFacts):
     checksum: int
     checksum_read: int
     addresses: int
+    ranges_ignored: int = field(default=0, kw_only=True)  # they cannot be read, and only `ignore_commits` have them
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class CommittedFacts(ChangedFacts):
     holds_idle: tuple[str, ...]  # holds by path that hold nothing
     holds_untold: tuple[str, ...]  # and those of which that was not found out
     elsewhere: Mapping[str, int]  # addresses outside the namespace, by authority
+    ranges_ignored_ids: tuple[str, ...] = ()  # some of them
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
 from lakegc_core.policy.facts import Compared, NeighbourFacts
-from lakegc_core.policy.safety import Level
+from lakegc_core.policy.safety import Level, may_lack
 
 Finding = tuple[bool, str]
 
@@ -55,10 +55,10 @@ def completeness(evidence: Evidence) -> Finding:
         wrong.append("the ranges that were read are not those that the metaranges refer to")
     if wrong:
         return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
-    return True, (
-        f"Everything was read: {staged.pages:,} pages of the staged dump, {committed.metaranges:,} metaranges, "
-        f"{committed.ranges:,} ranges with {committed.entries:,} entries."
-    )
+    lost = f" but {committed.ranges_ignored:,} ranges that cannot be, and that only commits of `ignore_commits` have"
+    what = f"Everything was read{lost if committed.ranges_ignored else ''}"
+    read = f"{committed.metaranges:,} metaranges, {committed.ranges:,} ranges with {committed.entries:,} entries"
+    return True, f"{what}: {staged.pages:,} pages of the staged dump, {read}."
 
 
 def heads_and_tags(evidence: Evidence) -> Finding:
@@ -295,13 +295,14 @@ def backup(evidence: Evidence) -> Finding:
     how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
     if found is None:
         return False, f"lakegc.yaml asks for a backup before a sweep, and this mark has none. {how}"
-    if found.problem or found.objects != wanted:
+    if found.problem or not wanted - may_lack(wanted) <= found.objects <= wanted:
         problem = found.problem or (
             f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a clean "
             f"mark, which does not name them (lakegc mark {evidence.header.repository} --clean)"
         )
         return False, f"The backup of this mark in {found.place} is not whole: {problem}. {how}"
-    return True, f"All {wanted:,} objects are backed up in {found.place}."
+    which = "All" if found.objects == wanted else f"Others stay: {found.objects:,} of"
+    return True, f"{which} {wanted:,} objects are backed up in {found.place}."
 
 
 def neighbours(evidence: Evidence) -> Finding:

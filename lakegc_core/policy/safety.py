@@ -55,6 +55,10 @@ LOOKS = 3
 """Most times that a look is taken: anew if heads of branches moved while lakeFS was asked. The third one counts all the
 same, with all that the others found referenced."""
 
+LACKING_OBJECTS, LACKING_SHARE = 10, 0.01
+"""A backup may lack so many objects, or such a share of them, whichever is more: the sweep leaves these. Beyond that
+something is wrong with the backup."""
+
 LEAST_MARKS = 2
 """Least number of marks to keep: the newest carries what is known of every object, and the next is compared with it."""
 
@@ -261,3 +265,8 @@ def check_min_age(min_age: timedelta, grace_period: timedelta, level: Level, *, 
             f"{duration(grace_period)}, and level {level.name!r} adds {duration(least - grace_period)}. "
             f"Use --min-age {duration(least)} or more (or set min_age in lakegc.yaml)."
         )
+
+
+def may_lack(objects: int) -> int:
+    """The number of objects that a backup of so many may lack."""
+    return max(LACKING_OBJECTS, int(objects * LACKING_SHARE))

@@ -70,6 +70,8 @@ JOURNAL_EVERY = 10.0
 _PROOF = 1.0
 """Seconds for which the proof of the lease is good within one call: beyond it, a repeated request needs another."""
 
+_GONE = pa.array([str(Outcome.DELETED), str(Outcome.ALREADY_GONE)], pa.string())
+
 Range = tuple[int, int]
 
 
@@ -136,25 +138,27 @@ class Deletion:
 
     def run(self, piece: Piece) -> Iterator[Json]:
         """Delete one piece, batch by batch, until it is done, the time is up or its requests are spent. Yields the rows
-        that are left, the number of requests, and what kept an object from being copied, if anything did.
+        that are left, how many others stay (`stay`), the number of requests, and what kept an object from being copied,
+        if anything did.
 
         Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
         another collector has taken over: the process that sent this task may be dead.
         """
-        left, is_repeated, problems = list(piece.ranges), _is_repeated(), list[str]()
+        left, stay, is_repeated, problems = list(piece.ranges), 0, _is_repeated(), list[str]()
         requests = Requests(piece.most_requests)
         if is_repeated and piece.most_requests is not None:
             requests.spend()  # nobody knows how many the run before sent
         elif self.now() < self.until:
-            left = self._delete(piece, requests, problems)
+            journal = self._delete(piece, requests, problems)
+            left, stay = journal.left, journal.stay
             if left and not self._is_alone():
                 raise lost("somebody else took it")
         asked = is_repeated or piece.asked_before
-        told = {"part": piece.source.part.name, "left": left, "requests": requests.sent, "asked": asked}
+        told = {"part": piece.source.part.name, "left": left, "stay": stay, "requests": requests.sent, "asked": asked}
         yield told | ({"problem": problems[0]} if problems else {})
 
-    def _delete(self, piece: Piece, requests: Requests, problems: list[str]) -> list[Range]:
-        """Send the piece's batches and journal their outcomes. Returns the rows that were not sent."""
+    def _delete(self, piece: Piece, requests: Requests, problems: list[str]) -> _Journal:
+        """Send the piece's batches and journal their outcomes. The journal knows the rows that were not sent."""
         deletes = connect(self.data).deletes
         pace = shared(self.data, deletes.requests, self.rate)
         most = BATCH if self.keeping is None else ROWS
@@ -186,7 +190,7 @@ class Deletion:
         for start, stop in piece.ranges:
             if stop > reached:
                 journal.leave(max(start, reached), stop)
-        return journal.left
+        return journal
 
     def _settle(self, under_way: deque[tuple[int, pa.RecordBatch, Future[list[str]]]], journal: _Journal) -> None:
         """Wait for the oldest batch that is under way, and journal it."""
@@ -242,7 +246,8 @@ class Deletion:
 
 
 class _Journal:
-    """Puts outcomes on record, many together; remembers the rows that have none."""
+    """Puts outcomes on record, many together; remembers the rows that have none (`left`), and counts those whose
+    objects `stay`."""
 
     def __init__(self, work: Deletion, piece: Piece) -> None:
         self._work = work
@@ -253,6 +258,7 @@ class _Journal:
         self._rows = 0
         self._written_at = time.monotonic()
         self.left: list[Range] = []
+        self.stay = 0
 
     def add(self, row: int, batch: pa.RecordBatch, outcomes: list[str]) -> None:
         """Add the store's outcomes for the rows of a batch, the first of which is `row`."""
@@ -275,6 +281,7 @@ class _Journal:
                 if outcome == NOT_ASKED:
                     self.leave(number, number + 1)
             found = found.filter(pc.not_equal(told, NOT_ASKED))
+        self.stay += pc.sum(pc.invert(pc.is_in(found["outcome"], _GONE))).as_py() or 0
         self._waiting.append(found)
         self._rows += found.num_rows
         if self._rows >= self._most or time.monotonic() - self._written_at > JOURNAL_EVERY:
@@ -311,11 +318,13 @@ def _is_repeated() -> bool:
 
 
 class Wave(NamedTuple):
-    """What a wave left of its pieces, the requests that it sent, and why an object was not copied, of one of them."""
+    """What a wave left of its pieces, the requests that it sent, why an object was not copied, of one of them, and how
+    many objects stay although they were sent."""
 
     left: list[Piece]
     requests: int
     problem: str | None = None
+    stay: int = 0
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> Wave:
@@ -337,4 +346,5 @@ def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks
         if each["left"]
     ]
     problem = next((each["problem"] for _, each in found if "problem" in each), None)
-    return Wave(left, sum(each["requests"] for _, each in found), problem)
+    requests, stay = (sum(each[name] for _, each in found) for name in ("requests", "stay"))
+    return Wave(left, requests, problem, stay)

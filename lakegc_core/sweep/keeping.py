@@ -97,13 +97,14 @@ def _problem(told: list[Json]) -> list[str]:
     return [f"{each['address']}: {each['problem']}" for each in found[:1]]
 
 
-def keeping_of(context: MarkContext, sweep: int) -> Keeping | None:
-    """The copies that a sweep makes, which go on record before the first one; None if lakegc.yaml wants none."""
+def keeping_of(context: MarkContext, sweep: int, attempt: int) -> Keeping | None:
+    """The copies that an attempt of a sweep makes, which go on record before the first one; None if lakegc.yaml wants
+    none."""
     age = context.policy.quarantine
     if age is None:
         return None
     mark_id = context.header.mark_id
-    quarantine.begin(context, mark_id, sweep, age.total_seconds())
+    quarantine.begin(context, mark_id, sweep, age.total_seconds(), attempt)
     place = quarantine.place_of(context, mark_id)
     context.say(f"{Stage.SWEPT_REPORT}: each object is copied to {place.root} first, and stays there {duration(age)}")
     return Keeping(context.data, place)
@@ -113,9 +114,12 @@ def kept(context: MarkContext, sweep: int, totals: Totals) -> dict[str, Any]:
     """The fields of a result that say for how long the deletes of a sweep can be taken back. Puts on record what lies
     in quarantine: the sweep is about to be over. A record that does not read keeps the copies: `until` is left out."""
     deleted = totals.outcomes.get(Outcome.DELETED, 0) + totals.outcomes.get(Outcome.LOST, 0)
+    copied: dict[str, int] = {"objects": 0, "bytes": 0} | dict(totals.copied)
     try:
-        found = quarantine.end(context, context.header.mark_id, sweep, deleted, totals.bytes_deleted)
-        told = {"age": found.age, "until": found.until} if found else {}
+        found = quarantine.end(context, context.header.mark_id, sweep, copied["objects"], copied["bytes"])
+        told = {"age": found.age, "until": found.until} if found and (copied["objects"] or not deleted) else {}
+        if told and copied["objects"] < deleted:  # `quarantine` was set, or taken out, between two calls
+            told |= copied
     except MarkError as error:
         context.say(f"{Stage.SWEPT_REPORT}: until when copies stay in quarantine is not known. {error}")
         told = {"age": context.policy.quarantine.total_seconds() if context.policy.quarantine else 0.0}

@@ -1,7 +1,8 @@
 """lakeFS's own report of a garbage collection run, so that its Spark collector and its users can read ours.
 
-Written for a sealed plan and before its first delete: nobody finds here what lakegc refused to sweep. No file of it is
-ever removed, because no role that sweeps needs the right to delete below `_lakefs/`.
+Written for a sealed plan and before its first delete: nobody finds here what lakegc refused to sweep. An empty list
+comes before the plan: where that cannot be written, there must be no plan. No file is ever removed, because no role
+that sweeps needs the right to delete below `_lakefs/`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakegc_core.errors import StoreError
 from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
@@ -31,17 +33,28 @@ if TYPE_CHECKING:
 HOME = "_lakefs/retention/gc/unified"
 
 
+def prepare(context: MarkContext) -> None:
+    """Write a list without addresses, as `write` will write others. StoreError if that fails, which names the right: a
+    sweep whose plan is sealed before would stay open."""
+    empty = io.BytesIO()
+    pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
+    try:
+        connect(context.data).write(f"{HOME}/{context.header.mark_id}/deleted/part-empty.parquet", empty.getvalue())
+    except StoreError as error:
+        raise StoreError(
+            f"{error}. A sweep lists there what it is about to delete, for lakeFS's tools: it needs the right to write "
+            f"below {context.data.root}/{HOME}/ (deploy/README.md#policies). Nothing was deleted by this call."
+        ) from error
+
+
 def write(spark: SparkSession, context: MarkContext, plan: Dataset) -> None:
     """Write `deleted/`, `deleted.text/` and `summary.json` for a sealed plan, beside what earlier sweeps of the mark
     listed. Written once more, each file is the same: a plan that was not sealed would leave files that nobody removes.
     """
+    prepare(context)
     folder = f"{HOME}/{context.header.mark_id}"
     counts = run_tasks(spark, plan.sources, _Lists(context.data, folder).write)
     store = connect(context.data)
-    if not plan.parts:
-        empty = io.BytesIO()
-        pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
-        store.write(f"{folder}/deleted/part-empty.parquet", empty.getvalue())
     for name in ("deleted", "deleted.text"):
         store.write(f"{folder}/{name}/_SUCCESS", b"")
     store.write(f"{folder}/summary.json", _summary(context, sum(each["rows"] for each in counts)))

@@ -36,7 +36,7 @@ from lakegc_core.references.commits.retained import find_retained, heads_digest,
 from lakegc_core.references.of_neighbours import read_references
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, ignored_now, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
 from lakegc_core.spark.session import run_tasks
@@ -78,9 +78,11 @@ class Reads:
     def read(self, spark: SparkSession, context: MarkContext, commits: DataFrame, *, by_holds: bool) -> Dataset:
         """Read the ranges of these commits that neither the mark nor this sweep has read yet. Returns their entries
         (ENTRIES_SCHEMA). `by_holds`: True if there are holds."""
-        by_hold = commits["kept_by"].startswith(f"{HOLD}:")
-        found = read_unknown(spark, context, commits.where(~by_hold), self.committed)
-        return found + read_unknown(spark, context, commits.where(by_hold), self.held) if by_holds else found
+        by_hold, ignored = commits["kept_by"].startswith(f"{HOLD}:"), ignored_now(spark, context, commits)
+        found = read_unknown(spark, context, commits.where(~by_hold), self.committed, ignored, unread_too=True)
+        if not by_holds:
+            return found
+        return found + read_unknown(spark, context, commits.where(by_hold), self.held, ignored)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge, Names
 from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
+from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
 from lakegc_core.policy import judgements
@@ -109,6 +110,7 @@ class Planner:
             told = self._gone_by_other_marks(claimed, here, attempt)
             judged = judged.drop("outcome").join(many(told), "address", "left")
             judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
+        judged = self._backed_up(judged)
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
         if smuggled is not None:
@@ -127,6 +129,20 @@ class Planner:
         may_be_gone = self.record.may_have_deleted or claimed is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
+
+    def _backed_up(self, judged: DataFrame) -> DataFrame:
+        """The candidates, of which those stay that the mark's backup lacks, if lakegc.yaml asks for one."""
+        from pyspark.sql import functions as F
+
+        facts = backup_facts(self.context) if self.context.policy.backup else None
+        has_all = facts and facts.objects == self.context.mark.facts(ExpiredFacts).expired.objects
+        if has_all or not self.context.policy.backup:
+            return judged
+        saved = backed_up(self.spark, self.context).withColumn("saved", F.lit(True))
+        rows = judged.join(many(saved), "address", "left")
+        lacks = (F.col("outcome") == _PLANNED) & F.col("saved").isNull()
+        outcome = F.when(lacks, Outcome.NOT_IN_BACKUP).otherwise(F.col("outcome"))
+        return rows.withColumn("outcome", outcome).select(*_JUDGED.names)
 
     def _without_canaries(self, judged: DataFrame, canaries: Canaries, look: Look) -> DataFrame:
         """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary

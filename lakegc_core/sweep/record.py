@@ -20,13 +20,14 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
+from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since
+from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since, with_unswept
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import Part
@@ -279,7 +280,13 @@ class SweepRecord:
                 expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
             if self._is_taken_up:  # it tells how long objects waited: no reason to end without a report
                 (expired,) = readable(self._spark, [expired])
-        return totals_of(with_since(self._spark, outcomes, planned, expired))
+        copies = copying(self._context, self._context.header.mark_id, self.number)
+        plan = self.plan() if self.is_begun else {}
+        found = totals_of(with_since(self._spark, outcomes, planned, expired), copies, plan.get("attempt", 1))
+        if not plan.get("only"):
+            return found
+        others = self.unfinished(expired.frame(self._spark, "address", "since"))
+        return with_unswept(found, others.join(many(self.outcomes().select("address")), "address", "left_anti"))
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
         """The outcomes, with column `by_other_marks`: true if the sweep of another mark recorded that it deleted the

@@ -63,7 +63,8 @@ class SweepResult:
     recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
     quarantine: Mapping[str, float] = field(default_factory=dict)
     """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
-    which a dry run lacks, and a sweep whose record of it does not read. Empty if there are none."""
+    which a dry run lacks, and a sweep whose record of it does not read; `objects` and `bytes` that have a copy, where
+    not all have one. Empty if there are none."""
     statement: str | None = None  # digest of the statement that the sweep left; None when nothing was begun
     price: Price | None = None  # of the store, as it was set when this was swept
 
@@ -75,7 +76,7 @@ class SweepResult:
     @property
     def bytes_freed(self) -> int:
         """The bytes that were deleted, but for those that lie in quarantine."""
-        return 0 if self.quarantine else self.bytes_deleted
+        return self.bytes_deleted - in_quarantine(self.quarantine, self.bytes_deleted)
 
     @property
     def trouble(self) -> str:
@@ -95,11 +96,18 @@ class SweepResult:
             )
         if self.failed:
             over = self.over_budget.get("objects", 0)
-            rest = "the rest is done. Run the same sweep again to finish"
-            then = f"the budget left {over:,} others" if over else rest
+            then = f"the budget left {over:,} others" if over else self._then
             when = " in this sweep, or in one within a week before it" if self.budget else ""
             said.append(f"{self.failed:,} objects could not be deleted{when}; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)
+
+    @property
+    def _then(self) -> str:
+        """What became of the objects beside those that could not be deleted, in words."""
+        if self.rings.get("stopped_at") and not self.rings.get("gone"):
+            left = self.outcomes.get(Outcome.LEFT, 0)
+            return f"share after share of the plan deleted nothing, so the sweep stopped, and left {left:,} others"
+        return "the rest is done. Run the same sweep again to finish"
 
     @property
     def _stopped_by_a_ring(self) -> str:
@@ -120,6 +128,11 @@ class SweepResult:
     @property
     def failed(self) -> int:
         return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(FAILED))
+
+
+def in_quarantine(told: Mapping[str, float] | None, deleted: int) -> int:
+    """The bytes that lie in quarantine of those that a sweep deleted. `told`: see `SweepResult.quarantine`."""
+    return int(told.get("bytes", deleted)) if told else 0
 
 
 def keeps(store: Store) -> dict[str, Any]:

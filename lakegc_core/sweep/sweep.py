@@ -161,6 +161,7 @@ class _Sweep:
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         if not self.call.dry_run:
+            lakefs_report.prepare(self.context)
             self.waves.conditions = conditions_of(self.context)
         while True:
             attempt = self.record.next_attempt()
@@ -191,8 +192,7 @@ class _Sweep:
         self._journal(settled(spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
         if is_own := self.context.header.format == FORMAT:
             self.waves.read_last_ring()
-        look = self._last_look(attempt + 1) if is_own else None
-        return self._conclude(look, closed=True)
+        return self._conclude(self._last_look(attempt + 1) if is_own else None, closed=True)
 
     def _preview(self, plan: Plan) -> SweepResult:
         """The result of a dry run: what would be deleted, and how long that would take."""
@@ -211,7 +211,7 @@ class _Sweep:
     def _leave_the_rest(self, attempt: int) -> None:
         """Put on record that the other objects of the plan are not deleted now: the budget is spent, or a ring
         stopped the sweep."""
-        outcome, is_unsure = Outcome.LEFT if self.waves.gone else Outcome.OVER_BUDGET, self.waves.is_unsure
+        outcome, is_unsure = Outcome.LEFT if self.waves.is_stopped else Outcome.OVER_BUDGET, self.waves.is_unsure
         for told in left_over(self.spark, self.context, self.record, attempt, outcome, is_unsure=is_unsure):
             self._journal(told, attempt)
 
@@ -274,8 +274,7 @@ class _Sweep:
         unreadable = read_again(self.context, self.call.sample)
         self._check_deleted()
         totals = self.record.totals()
-        planned = self.record.check_sums(totals)
-        result = self._result(totals.outcomes, totals.bytes_deleted, planned, unreadable)
+        result = self._result(totals.outcomes, totals.bytes_deleted, self.record.check_sums(totals), unreadable)
         result = replace(result, over_budget=totals.over_budget, delay=totals.delay, oldest=totals.oldest)
         result = replace(result, **kept(self.context, self.record.number, totals), **self._gone_by(totals))
         for key in self.record.unread:

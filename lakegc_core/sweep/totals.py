@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
-from lakegc_core.names import NO_ANSWER, Outcome
+from lakegc_core.names import NO_ANSWER, UNSWEPT, Outcome
 from lakegc_core.spark.session import clear_errors
 from lakegc_core.tables.dataset import Dataset
 
@@ -39,7 +40,8 @@ class Totals:
     """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: number
     of objects that were `already_gone` because sweeps of other marks had deleted them. `untold`: number of planned
     objects without an outcome. `bytes_over_budget`: of the objects that are `over_budget`. `delay` and `oldest`: see
-    `SweepResult`."""
+    `SweepResult`. `copied`: objects and bytes that are `deleted` or `lost` and went in attempts that copied; empty if
+    none did."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int
@@ -48,6 +50,7 @@ class Totals:
     bytes_over_budget: int = 0
     delay: Mapping[str, float] = field(default_factory=dict)
     oldest: Mapping[str, Any] = field(default_factory=dict)
+    copied: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def over_budget(self) -> dict[str, int]:
@@ -70,7 +73,7 @@ def with_since(spark: SparkSession, outcomes: DataFrame, planned: Dataset, expir
     return found
 
 
-def totals_of(outcomes: DataFrame) -> Totals:
+def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: int = 1) -> Totals:
     """Add up final outcomes: of several outcomes of an object, that of the last attempt counts.
 
     An object that is gone after a delete without an answer, in this sweep or one before it, is `deleted`: that delete
@@ -78,13 +81,14 @@ def totals_of(outcomes: DataFrame) -> Totals:
 
     `outcomes`: OUTCOMES_SCHEMA, and `own` (a row of this sweep's journal), `by_other_marks` (the sweep of another mark
     recorded that it deleted the object), `planned` (a row of this sweep's plan, which has no outcome), `since` (null
-    where a row does not tell it; of several, the latest counts).
+    where a row does not tell it; of several, the latest counts). `copying`: the attempts that copied into quarantine
+    what they deleted; None: all. `first`: the first attempt that may have deleted.
     """
     from pyspark.sql import functions as F
 
     with clear_errors():
         rows = (
-            _final(outcomes)
+            _final(outcomes, _went_with_copy(copying, first))
             # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
             .withColumn(
                 "bytes",
@@ -104,6 +108,8 @@ def totals_of(outcomes: DataFrame) -> Totals:
                 F.count("delay").alias("dated"),
                 F.percentile_approx("delay", [*_QUANTILES.values()]).alias("delays"),
                 F.min("waiting").alias("oldest"),
+                F.count_if("copied").alias("copied"),
+                F.sum(F.when(F.col("copied"), F.col("bytes"))).alias("bytes_copied"),
             )
             .collect()
         )
@@ -112,7 +118,29 @@ def totals_of(outcomes: DataFrame) -> Totals:
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
     over = sum(row["size"] or 0 for row in rows if row["outcome"] == Outcome.OVER_BUDGET)
     freed, others = sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows)
-    return Totals(found, freed, others, untold, over, _delay(rows), _oldest(rows))
+    return Totals(found, freed, others, untold, over, _delay(rows), _oldest(rows), _copied(rows))
+
+
+def _copied(rows: Sequence[Row]) -> dict[str, int]:
+    """Objects and bytes of which copies lie in quarantine."""
+    gone = [row for row in rows if row["outcome"] in (Outcome.DELETED, Outcome.LOST)]
+    found = {"objects": sum(row["copied"] for row in gone), "bytes": sum(row["bytes_copied"] or 0 for row in gone)}
+    return found if found["objects"] else {}
+
+
+def with_unswept(found: Totals, rest: DataFrame) -> Totals:
+    """The totals of a sweep that was to delete a part of what its mark found. `rest`: the other objects that no sweep
+    of the mark has finished with (address, since): the oldest may be among them."""
+    from pyspark.sql import functions as F
+
+    waiting = F.struct(F.expr("unix_micros(since)").alias("since"), "address")
+    with clear_errors():
+        (row,) = rest.agg(F.min(waiting).alias("oldest")).collect()
+    if row["oldest"] is None:
+        return found
+    told = {"since": row["oldest"]["since"] / 1e6, "address": row["oldest"]["address"], "outcome": UNSWEPT}
+    is_older = not found.oldest or told["since"] < found.oldest["since"]
+    return replace(found, oldest=told) if is_older else found
 
 
 def _delay(rows: Sequence[Row]) -> dict[str, float]:
@@ -133,8 +161,19 @@ def _oldest(rows: Sequence[Row]) -> dict[str, Any]:
     return {"since": since / 1e6, "address": address, "outcome": row["outcome"]}
 
 
-def _final(outcomes: DataFrame) -> DataFrame:
-    """A row for each object of this sweep, with its final outcome; null where it has none."""
+def _went_with_copy(copying: Collection[int] | None, first: int) -> str:
+    """The rows of a journal by which an object was deleted that has a copy. What went without an answer or a record may
+    have gone in any attempt up to then: only where all of them copied, it has a copy. See `totals_of`."""
+    if copying is None:
+        return f"own AND outcome IN ('{Outcome.DELETED}', '{NO_ANSWER}')"
+    sure = [*takewhile(lambda attempt: attempt in copying, count(first))]
+    told = ((Outcome.DELETED, copying), (NO_ANSWER, sure))
+    each = (f"outcome = '{outcome}' AND attempt IN ({', '.join(map(str, some))})" for outcome, some in told if some)
+    return f"own AND ({' OR '.join((*each, 'false'))})"
+
+
+def _final(outcomes: DataFrame, went_with_copy: str) -> DataFrame:
+    """A row for each object of this sweep, with its final outcome, null where it has none."""
     from pyspark.sql import functions as F
 
     weight = F.coalesce(
@@ -148,6 +187,7 @@ def _final(outcomes: DataFrame) -> DataFrame:
             F.max_by(F.struct("outcome", "at"), F.struct("attempt", weight)).alias("last"),
             F.max("since").alias("since"),
             F.max(F.expr(_SENT)).alias("sent"),
+            F.max(F.expr(went_with_copy)).alias("copied"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
             F.max("size").alias("size"),
             F.max("own").alias("own"),

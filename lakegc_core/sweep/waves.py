@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
@@ -39,6 +38,9 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MOST_IDLE = 10
+"""Shares of a plan in a row of which nothing goes: more would only trouble the store."""
+
 
 @dataclass
 class Waves:
@@ -47,8 +49,8 @@ class Waves:
     `conditions`: of the deletes.
 
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
-    have been sent without a record. `read`: number of paths that were read after rings; `gone`: those of them that read
-    before their ring and not after it, with their addresses.
+    have been sent without a record. `is_stuck`: share after share of the plan deleted nothing. `read`: number of paths
+    that were read after rings; `gone`: those that read before their ring and not after it, with their addresses.
     """
 
     spark: SparkSession
@@ -63,12 +65,16 @@ class Waves:
     requests: int = 0
     seconds: float = 0.0
     is_unsure: bool = field(init=False)
+    is_stuck: bool = False
     read: int = 0
     gone: Mapping[str, str] = field(default_factory=dict)
     _rings: Rings | None = None
     _passed: int = 0
-    _sent_before: int = 0
+    _gone_before: int = 0
+    _stay: int = 0
+    _idle: int = 0
     _stopped_at: int | None = None
+    _keeping: Keeping | None = None  # of this attempt
 
     def __post_init__(self) -> None:
         self.is_unsure = self.resumed
@@ -83,7 +89,12 @@ class Waves:
     @property
     def is_over(self) -> bool:
         """True if this call deletes nothing more, whatever is left."""
-        return self.is_spent or bool(self.gone)
+        return self.is_spent or self.is_stopped
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if a ring stopped this call: it took live data, or deleted nothing, like those before it."""
+        return self.is_stuck or bool(self.gone)
 
     def rings_told(self) -> Json:
         """The rings, for reports: see `SweepResult.rings`. Empty if nothing was deleted in rings."""
@@ -98,9 +109,10 @@ class Waves:
         }
 
     @property
-    def _sent(self) -> int:
-        """The objects that this sweep has sent, also by calls that broke off."""
-        return self._sent_before + self.objects
+    def _went(self) -> int:
+        """The objects that are gone by this sweep, also by calls that broke off. Rings go by these: a ring whose
+        deletes fail shows nothing."""
+        return self._gone_before + self.objects - self._stay
 
     def delete(self, plan: Plan, attempt: int) -> bool:
         """Delete a plan ring by ring. False when a whole look is due before all is done, or this call is over.
@@ -111,11 +123,12 @@ class Waves:
         if self.gone:
             return False
         rest = [Piece(source) for source in plan.objects.sources]
+        self._keeping = keeping_of(self.context, self.record.number, attempt) if rest else None
         glance, is_first = Glance(self.spark, self.context, plan.look), True
         self.context.say(f"{Stage.SWEPT_REPORT}: deleting {plan.objects.rows:,} objects")
         while rest:
-            number = rings.number(self._sent)
-            ring, rest = divide(rest, rings.room(self._sent))
+            number, went = rings.number(self._went), self._went
+            ring, rest = divide(rest, rings.room(went))
             near = self._near(ring, number, plan)
             is_small = bool(rest) and _rows(ring) <= SMALL
             is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
@@ -123,12 +136,23 @@ class Waves:
             self._read_again(near, number)
             if self.gone or not is_done:
                 return False
-            self._passed = number
-            if rest:
+            if self._is_stuck(went, rest, number):
+                return False
+            self._passed = rings.number(self._went) - 1 if rest else number - (self._went == went)
+            if rest and self._passed == number:
                 self.context.say(
                     f"{Stage.SWEPT_REPORT}: ring {number} of {rings.count} is done; {len(near)} paths read"
                 )
         return True
+
+    def _is_stuck(self, went: int, rest: Sequence[Piece], number: int) -> bool:
+        """Count the shares in a row of which nothing went. True once they are so many that this call ends; `went`: the
+        objects that were gone before the last one."""
+        self._idle = 0 if self._went > went else self._idle + 1
+        if rest and self._idle >= _MOST_IDLE:
+            self.is_stuck, self._stopped_at = True, number
+            self.context.say(f"{Stage.SWEPT_REPORT}: {self._idle} shares in a row deleted nothing; stopping")
+        return self.is_stuck
 
     def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[tuple[str, str]]:
         """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
@@ -145,11 +169,12 @@ class Waves:
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
             with clear_errors():
-                self._sent_before = told.where(told["outcome"] == Outcome.DELETED).select("address").distinct().count()
+                told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE))
+                self._gone_before = told.select("address").distinct().count()
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context))
-        self._passed = (self._stopped_at or rings.number(self._sent)) - 1
+        self._passed = (self._stopped_at or rings.number(self._went)) - 1
         return rings
 
     def _read_again(self, near: Sequence[tuple[str, str]], number: int) -> None:
@@ -223,6 +248,7 @@ class Waves:
         found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
         before, after = _rows(pieces), _rows(found.values())
         self.objects += before - after
+        self._stay += wave.stay
         if self.budget.most_requests is None or not wave.requests:  # else the budget ends such waves
             self.spinning.wave(before, after)
         return [found[piece.source.part.name] for piece in pieces if piece.source.part.name in found]
@@ -263,11 +289,6 @@ class Waves:
             conditions=self.conditions,
             keeping=self._keeping,
         )
-
-    @cached_property
-    def _keeping(self) -> Keeping | None:
-        """The copies into quarantine, on record from the first wave on."""
-        return keeping_of(self.context, self.record.number)
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
         """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""

@@ -53,7 +53,10 @@ def _sweep_line(sweep: Json) -> str:
     when = to_the_minute(sweep["finished_at"]) if sweep["finished_at"] else "not over, or it does not read"
     stated = f"statement {sweep['statement']}" if sweep["statement"] else "without a statement"
     line = f"  {sweep['objects']:,} gone by sweep {sweep['sweep']} of mark {sweep['mark_id']}, {when}: {stated}"
-    if sweep["recoverable_until"]:
+    if sweep.get("quarantine"):
+        until = sweep["quarantine"]["until"]
+        line += f"; in quarantine {f'until {to_the_minute(until)}' if until else '(nobody knows until when)'}"
+    elif sweep["recoverable_until"]:
         line += f"; the store can bring them back until {to_the_minute(sweep['recoverable_until'])}"
     elif sweep["versioned"]:
         line += "; the store keeps them as old versions until its own rules let these expire"
@@ -61,7 +64,11 @@ def _sweep_line(sweep: Json) -> str:
 
 
 def _vanished_lines(found: Json) -> list[str]:
-    lines = [f"      {shown(each['path'] or '')}  {shown(each['address'])}" for each in found["vanished"]]
+    lines = [
+        f"      {shown(each['path'] or '')}  {shown(each['address'])}"
+        + ("  (a copy lies in quarantine)" if each.get("copied") else "")
+        for each in found["vanished"]
+    ]
     left = found["gone"] - len(found["vanished"])
     return [*lines, f"      and {left:,} more that are gone"] if left > 0 else lines
 

@@ -24,6 +24,7 @@ from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
+from lakegc_core.sweep.result import in_quarantine
 from lakegc_core.views.report import first_young_json, price_json
 from lakegc_core.views.waits import delay_lines, of_sweep, oldest_in_words, oldest_of
 from lakegc_core.views.words import ago, human_bytes, monthly, not_freed, shown, to_the_minute, too_young
@@ -173,17 +174,18 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
 def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
     """One sweep, by its report or by what its journal counts."""
     outcomes, finished = report.get("outcomes", {}), report.get("finished_at")
-    until, kept = report.get("recoverable_until"), report.get("quarantine")
+    until, kept, size = (report.get(name) for name in ("recoverable_until", "quarantine", "bytes_deleted"))
     held = kept.get("until", finished) if kept else None  # its record did not read: nothing was promised
     return {
         "sweep": int(number),
         "finished_at": instant(finished) if finished else None,
         "outcomes": dict(outcomes),
         "deleted": outcomes.get(Outcome.DELETED, 0),
-        "bytes_deleted": report.get("bytes_deleted", 0),
+        "bytes_deleted": size or 0,
         "versioned": report.get("versioned"),
         "recoverable_until": instant(until) if until else None,
         "quarantined_until": instant(held) if held else None,
+        "bytes_quarantined": in_quarantine(kept, size or 0) if held else 0,
         "broke_off": not finished,
         "taken_back": report.get("taken_back", ()),
         **of_sweep(report),
@@ -217,23 +219,22 @@ def _totals(sweeps: Iterable[Json], since: float) -> Json:
         if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
             continue
         found["sweeps"] += 1
-        found["deleted"] += sweep["deleted"]
-        found["bytes_deleted"] += sweep["bytes_deleted"]
-        if kind := _not_freed(sweep):
-            found[kind] += sweep["bytes_deleted"]
+        for name in ("deleted", "bytes_deleted"):
+            found[name] += sweep[name]
+        for kind, size in _not_freed(sweep).items():
+            found[kind] += size
     return found
 
 
-def _not_freed(sweep: Json) -> str:
-    """The reason why deleted objects of a sweep still take space, or may; "" if they do not."""
+def _not_freed(sweep: Json) -> dict[str, int]:
+    """The bytes that deleted objects of a sweep still take, or may, by the reason."""
+    size, until = sweep["bytes_deleted"], sweep["recoverable_until"]
     if sweep["versioned"]:
-        return "kept_as_versions"
-    if sweep["quarantined_until"]:
-        return "in_quarantine"
-    until = sweep["recoverable_until"]
+        return {"kept_as_versions": size}
+    copied = min(size, sweep["bytes_quarantined"]) if sweep["quarantined_until"] else 0
     if until and _seconds(until) > clock.now().timestamp():
-        return "recoverable"
-    return "unknown" if sweep["versioned"] is None else ""
+        return {"in_quarantine": copied, "recoverable": size - copied}
+    return {"in_quarantine": copied, "unknown": size - copied if sweep["versioned"] is None else 0}
 
 
 def _seconds(moment: str) -> float:

@@ -16,7 +16,7 @@ from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, Manifest, facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import FAILED, STAGES, Json
 from lakegc_core.policy import causes, guards
-from lakegc_core.policy.facts import CommitsFacts, ExpiredFacts, ListingFacts
+from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.sweep.authorize import confirmed_at, first_young_at
 from lakegc_core.sweep.result import SweepResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdicts: Sequence[Verdict]) -> Json:
     """The contract of `lakegc mark --json` and `lakegc review --json`."""
     header, facts = context.header, facts_of(manifests, ExpiredFacts)
-    commits = facts_of(manifests, CommitsFacts)
+    commits, committed = facts_of(manifests, CommitsFacts), facts_of(manifests, CommittedFacts)
     kept = ("committed", "uncommitted", "held", "neighbour", "foreign", "unknown", "young", "unasked")
     groups = ("listed", *kept, "expired", "confirmed")
     return {
@@ -46,6 +46,7 @@ def mark_report(context: MarkContext, manifests: Mapping[str, Manifest], verdict
             "retained": commits.retained,
             "kept_by": dict(commits.kept_by),
             "ignored": list(commits.commits_ignored),
+            "ranges_ignored": {"count": committed.ranges_ignored, "examples": list(committed.ranges_ignored_ids)},
         },
         "holds": list(commits.holds),
         "guards": [verdict_json(verdict) for verdict in verdicts],
@@ -147,9 +148,11 @@ def sweep_report(result: SweepResult) -> Json:
 
 
 def _quarantine_json(told: Mapping[str, float]) -> Json | None:
-    """For how long copies of what a sweep deletes stay in quarantine; None if there are none."""
+    """For how long copies of what a sweep deletes stay in quarantine, and of how much if not of all; None if there are
+    none."""
     until = told.get("until")
-    return {"seconds": told["age"], "until": instant(until) if until else None} if told else None
+    part = {name: told[name] for name in ("objects", "bytes") if name in told}
+    return {"seconds": told["age"], "until": instant(until) if until else None, **part} if told else None
 
 
 def retirement_report(result: Retirement) -> Json:

@@ -10,6 +10,7 @@ from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
 from lakegc_core.views.waits import delay_in_words
 from lakegc_core.views.words import (
     CHANGED_REMARK,
+    NOT_IN_BACKUP_REMARK,
     UNKNOWN_REMARK,
     counted,
     freed,
@@ -19,6 +20,7 @@ from lakegc_core.views.words import (
     in_quarantine,
     kept_by,
     monthly,
+    nothing_left,
     on_condition,
     over_budget,
     shown,
@@ -61,6 +63,8 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     retained = f"{commits['retained']:,} of {commits['known']:,} commits retained ({kept_by(commits)})"
     if ignored := commits.get("ignored"):
         retained += f", {len(ignored):,} ignored"
+    if lost := commits.get("ranges_ignored", {}).get("count"):
+        retained += f", {counted(lost, 'range')} of ignored ones cannot be read"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
     unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
     groups = [
@@ -154,7 +158,8 @@ def guard_lines(verdicts: Sequence[Json], *, every_guard: bool) -> list[str]:
 def sweep_screen(report: Json) -> str:
     """The one screen on which a sweep ends."""
     outcomes = report["outcomes"]
-    title = "dry run, nothing was deleted" if report["dry_run"] else f"sweep {report['sweep']}"
+    nothing = nothing_left(report)
+    title = "dry run, nothing was deleted" if report["dry_run"] else nothing or f"sweep {report['sweep']}"
     lines = [f"{report['repository']} · mark {report['mark_id']} · {title}, {roughly(report['seconds'])}", ""]
     if report["dry_run"]:
         size = human_bytes(report["planned_bytes"])
@@ -171,11 +176,12 @@ def sweep_screen(report: Json) -> str:
         Outcome.LEFT: "not deleted: the sweep was closed, or stopped by a ring",
         Outcome.CHANGED: CHANGED_REMARK,
         Outcome.OVER_BUDGET: over_budget(report),
+        Outcome.NOT_IN_BACKUP: NOT_IN_BACKUP_REMARK,
         STILL_THERE: "the store confirmed these deletes, and still shows the objects: find out why",
         "failed": "run the same sweep again to finish them",
     }
     for outcome, count in outcomes.items():
-        if count or outcome == Outcome.DELETED:
+        if count or (outcome == Outcome.DELETED and not nothing):
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     if report["delay"]:
         lines.append(f"    {delay_in_words(report['delay'])}")

@@ -9,12 +9,12 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.clock import instant, roughly
-from lakegc_core.names import COMPLETE, FAILED, REFUSED, Json, Outcome
+from lakegc_core.names import COMPLETE, FAILED, REFUSED, UNSWEPT, Json, Outcome
 from lakegc_core.views.words import shown, to_the_minute
 
-GAP, GUARD, UNSWEPT, BROKE_OFF, YOUNG = "gap", "guard", "unswept", "broke_off", "young"
+GAP, GUARD, BROKE_OFF, YOUNG = "gap", "guard", "broke_off", "young"
 """Reasons why garbage is still there that no sweep reports; `YOUNG` is that of objects that are no garbage yet. The
-others are outcomes of sweeps."""
+others are UNSWEPT and outcomes of sweeps."""
 _WHY = {
     GAP: "not unreferenced for long enough yet",
     GUARD: "a guard refuses the sweep",
@@ -24,6 +24,7 @@ _WHY = {
     Outcome.UNCONFIRMED: "not unreferenced for long enough yet, or lakeFS was not asked about it",
     Outcome.HELD: "a hold keeps it",
     Outcome.OVER_BUDGET: "the budget left it",
+    Outcome.NOT_IN_BACKUP: "its backup lacks it",
     Outcome.LEFT: "a ring stopped the sweep, or it was closed",
 }
 

@@ -16,6 +16,7 @@ from lakegc_core.policy.holds import PATH
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """Advice about objects below data/ whose names lakeFS never gives."""
 CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
+NOT_IN_BACKUP_REMARK = "not deleted: lakegc.yaml asks for a backup, and that of this mark lacks them"
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -120,7 +121,10 @@ def freed(report: Json) -> str:
     told = report.get("quarantine")
     if told:
         until = f"until {to_the_minute(told['until'])}" if told["until"] else "nobody knows until when"
-        return f"{human_bytes(size)}, in quarantine {until}: freed once that is emptied"
+        copied = told.get("bytes", size)
+        rest = space(size - copied, report["versioned"], report["recoverable_until"])
+        others = f"{rest}, without a copy; " if "objects" in told else ""
+        return f"{others}{human_bytes(copied)}, in quarantine {until}: freed once that is emptied"
     said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
     return ": ".join(filter(None, said))
 
@@ -146,6 +150,12 @@ def deleted(report: Json) -> str:
     """Deleted objects and what their deletion gained, as a part of a sentence. `report`: of a sweep."""
     count = counted(report["outcomes"].get(Outcome.DELETED, 0), "object")
     return ": ".join(filter(None, [f"{count} deleted", freed(report)]))
+
+
+def nothing_left(report: Json) -> str:
+    """A sweep that began nothing, in words; "" for others. `report`: of a sweep."""
+    began = report["dry_run"] or report["planned"] or report["report"] is not None
+    return "" if began else "nothing is left of this mark to sweep"
 
 
 def on_condition(report: Json) -> str:

@@ -15,10 +15,12 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import (
     CHANGED_REMARK,
+    NOT_IN_BACKUP_REMARK,
     counted,
     deleted,
     gone_by,
     human_bytes,
+    nothing_left,
     on_condition,
     over_budget,
     time_it_takes,
@@ -34,6 +36,7 @@ _OUTCOMES = {  # by plain strings: Dagster stores no enums that it does not know
     Outcome.CHANGED.value: CHANGED_REMARK,
     Outcome.LEFT.value: "not deleted: the sweep was closed",
     Outcome.OVER_BUDGET.value: "not deleted: the budget of the sweep was spent; left to a later sweep",
+    Outcome.NOT_IN_BACKUP.value: NOT_IN_BACKUP_REMARK,
     Outcome.LOST.value: "found referenced after it was deleted: restore it, and report this",
 }
 
@@ -83,7 +86,7 @@ def _in_short(result: SweepResult, report: Json) -> str:
         if result.refused_by:
             said.append(f"A sweep is refused until a person accepts {', '.join(result.refused_by)}")
     else:
-        said = [deleted(report)]
+        said = [nothing_left(report) or deleted(report)]
     if result.over_budget:
         said.append(f"{counted(result.over_budget['objects'], 'object')}, {over_budget(report)}")
     return ". ".join(each[:1].upper() + each[1:] for each in said) + "."

@@ -19,8 +19,8 @@ import dagster as dg
 import requests
 import yaml
 
+from lakegc_dagster.sandbox_ui import HOST, surroundings
 from lakegc_sandbox import Sandbox, SandboxServer
-from lakegc_sandbox.dagster_ui import HOST, surroundings
 from tests.soak.definitions import ALERTS, CRON
 from tests.soak.pages import LOCATION, Webserver
 from tests.soak.postgres import Postgres, postgres

@@ -181,6 +181,11 @@ DELETES = (
         ("a wave is sent without the lease", "                self.lease.check()\n", "                pass\n"),
         ("a wave is sent on a look that is too old", "if now >= expires:", "if now < plan.look.began_at:"),
         (
+            "deletes that fail count towards a ring",
+            "return self._gone_before + self.objects - self._stay",
+            "return self._gone_before + self.objects",
+        ),
+        (
             "one wave deletes for as long as the look is believed",
             "until = min(expires, now + self.context.level.watch_interval.total_seconds())",
             "until = expires",

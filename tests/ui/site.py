@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from lakegc_dagster.rounds import round_id
+from lakegc_dagster.sandbox_ui import HOST, dagster_dev, free_port, prepare_home, surroundings
 from lakegc_sandbox import Repository, Sandbox, SandboxServer
-from lakegc_sandbox.dagster_ui import HOST, dagster_dev, free_port, prepare_home, surroundings
 from lakegc_sandbox.history import build_demo
 from tests.support.lake import QUICK
 from tests.support.servers import ServerStartError

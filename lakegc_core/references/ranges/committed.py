@@ -22,7 +22,9 @@ from lakegc_core.policy.holds import PATH
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, way_out
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
 from lakegc_core.references.ranges.idle_paths import idle_paths
+from lakegc_core.references.ranges.lost_ranges import lost_ids
 from lakegc_core.references.ranges.range_counts import read_changes
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -45,12 +47,14 @@ def read_committed(spark: SparkSession, context: MarkContext) -> StageOutput[Com
     search = idle_paths(spark, context, held.idle)
     away = [*output.datasets[ELSEWHERE], *held.elsewhere.parts]
     below_parts = (each.dataset(Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE).parts for each in layers)
+    ranges = out.dataset(RANGES, output.datasets[RANGES], RANGES_SCHEMA)
     facts = CommittedFacts(
         **output.facts.as_json(),
         held_by_path=held.addresses.rows,
         holds_idle=tuple(f"{PATH}:{glob}" for glob in search.idle),
         holds_untold=tuple(f"{PATH}:{glob}" for glob in search.untold),
         elsewhere=merged(authorities(parts) for parts in (away, *below_parts)),
+        ranges_ignored_ids=lost_ids(ranges.frame(spark, "range_id", "read_in")) if output.facts.ranges_ignored else (),
     )
     return StageOutput({**output.datasets, HELD: held.addresses.parts, ELSEWHERE: away}, facts)
 

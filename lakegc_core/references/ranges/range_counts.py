@@ -23,6 +23,8 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.facts import ChangedFacts
+from lakegc_core.references.commits.commit_walk import way_out
+from lakegc_core.references.ranges.lost_ranges import UNREAD, ignored_in
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
 _FORMER = "former_metaranges"
 _ADDED, _GONE = "ranges_added", "ranges_dropped"
 _ODD = "odd"
+_LEFT = "left"  # gone, and nobody has read its addresses
 _NAMED_COMMITS = 10
+_IN_WAY_OUT = 300  # a list that can be copied whole, and still fits into an error
 _ANEW = "This mark cannot rest on the one below. Make a new mark: it will be a clean one."
 _NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
 
@@ -102,8 +106,9 @@ def read_changes(
     metaranges = _read_metaranges(spark, context, layers, commits, out, expected)
     checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
-    work = writing(context, out)
-    with _naming_commits(spark, metaranges[METARANGES], commits):
+    ignored = ignored_in(context, commits.frame(spark, "commit_id", "metarange_id"))
+    work = writing(context, out, ignored)
+    with _naming_commits(spark, context, metaranges[METARANGES], commits):
         results = _read_ranges(spark, context, layers, metaranges, work)
     datasets = work.datasets(results)
     read = summary(checksums, datasets)
@@ -115,8 +120,8 @@ def read_changes(
 
 
 @contextmanager
-def _naming_commits(spark: SparkSession, metaranges: Dataset, commits: Dataset) -> Iterator[None]:
-    """Add to the error of a range that cannot be read which commits have it."""
+def _naming_commits(spark: SparkSession, context: MarkContext, metaranges: Dataset, commits: Dataset) -> Iterator[None]:
+    """Add to the error of a range that cannot be read which commits have it that are not ignored, and what to do."""
     try:
         yield
     except (CorruptFileError, ObjectNotFoundError) as error:
@@ -125,11 +130,15 @@ def _naming_commits(spark: SparkSession, metaranges: Dataset, commits: Dataset) 
             raise
         having = metaranges.frame(spark, "metarange_id", "range_id").where(f"range_id = '{lost[1]}'")
         found = commits.frame(spark, "commit_id", "metarange_id").join(many(having), "metarange_id", "left_semi")
+        found = found.where(~found["commit_id"].isin(*context.header.ignore_commits))
         with clear_errors():
-            some = ", ".join(row["commit_id"] for row in found.limit(_NAMED_COMMITS).collect())
-            raise type(error)(
-                f"{error} {found.count():,} retained commits have it, such as {some}. {see(Symptom.UNREADABLE_COMMIT)}"
-            ) from None
+            ids = [row["commit_id"] for row in found.orderBy("commit_id").limit(_IN_WAY_OUT).collect()]
+            count = found.count()
+        if not ids:  # their metaranges were read by an earlier mark
+            raise type(error)(f"{error} {see(Symptom.UNREADABLE_COMMIT)}") from None
+        raise type(error)(
+            f"{error} {count:,} retained commits have it, such as {', '.join(ids[:_NAMED_COMMITS])}. {way_out(ids)}"
+        ) from None
 
 
 def _read_metaranges(
@@ -287,7 +296,8 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Judging:
-    """Judges ranges by their counts: unchanged, added, dropped, or odd. `marks`: ids of the layers."""
+    """Judges ranges by their counts: unchanged, added, dropped, or odd. What is retained and no mark has read is read
+    like what was added. `marks`: ids of the layers."""
 
     marks: tuple[str, ...]
 
@@ -297,11 +307,13 @@ class _Judging:
         found = rows.group_by("range_id").aggregate(told)
         references = found["references_sum"].to_numpy()
         known = found["kind_max"].to_numpy() == _BEFORE
-        nowhere = ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
+        unread = pc.fill_null(pc.equal(found["read_in_max"], UNREAD), False).to_numpy()
+        nowhere = ~unread & ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
         differs = found["count_min"].to_numpy() != found["most_max"].to_numpy()
         # Where only metaranges of now differ, `RangeWriter.ranges` raises the error, which names both counts.
         odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
-        verdicts = np.select([odd, ~known, references == 0], [_ODD, _ADDED, _GONE], RANGES)
+        is_gone = references == 0
+        verdicts = np.select([odd, unread & is_gone, ~known | unread, is_gone], [_ODD, _LEFT, _ADDED, _GONE], RANGES)
         names = {"references_sum": "references", "count_min": "count", "most_max": "most"}
         names |= {f"{name}_{which}": name for name, which in told[4:]}
         yield _renamed(found, names).append_column("verdict", pa.array(verdicts.astype(object), pa.string()))

@@ -23,6 +23,7 @@ from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
+from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, read_in
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, Summarise
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
@@ -54,7 +55,7 @@ RANGES_SCHEMA = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("references", pa.int64(), nullable=False),  # retained metaranges that hold it
         pa.field("count", pa.int64(), nullable=False),  # entries
-        pa.field("read_in", pa.string(), nullable=False),  # the mark whose rows and index hold its addresses
+        pa.field("read_in", pa.string(), nullable=False),  # the mark that has its addresses; UNREAD: none
     ]
 )
 INDEX_SCHEMA = pa.schema(
@@ -65,7 +66,6 @@ INDEX_SCHEMA = pa.schema(
     ]
 )
 ADDRESSES_SCHEMA = pa.schema([ENTRIES_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
-
 
 _SCHEMAS = {
     Stage.COMMITTED_ADDRESSES: ENTRIES_SCHEMA,
@@ -97,6 +97,7 @@ def sum_ranges(table: pa.Table) -> dict[str, int]:
         "entries": pc.sum(table["count"]).as_py() or 0,
         "references": pc.sum(table["references"]).as_py() or 0,
         "checksum": sum_of(hash_strings(table["range_id"]), table["references"].to_numpy()),
+        "unread": pc.sum(pc.equal(table["read_in"], UNREAD)).as_py() or 0,
     }
 
 
@@ -200,6 +201,7 @@ class RangeWriter:
     reader: RangeReader
     out: DatasetFolder
     mark_id: str
+    ignored: Ignored = NOTHING_IGNORED  # whose ranges are passed over where they cannot be read
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read each range of the batches, and write the addresses that it protects. CorruptFileError if metaranges
@@ -209,25 +211,24 @@ class RangeWriter:
         elsewhere = self._writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
         ranges = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
         for batch in batches:
-            for each in batch.to_pylist():
+            wanted = batch.to_pylist()
+            for each in wanted:
                 if each["count"] != each["most"]:
-                    raise CorruptFileError(
-                        f"Two metaranges disagree on range {each['range_id']}: {each['count']:,} and "
-                        f"{each['most']:,} entries."
-                    )
-            for read_ids, entries, counts in self.reader.entries(batch.to_pylist()):
+                    both = f"{each['count']:,} and {each['most']:,} entries"
+                    raise CorruptFileError(f"Two metaranges disagree on range {each['range_id']}: {both}.")
+            wanted, lost = self.ignored.without_lost(self.reader.files, wanted, self.reader.entries)
+            for read_ids, entries, counts in self.reader.entries(wanted):
                 for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     addresses.write(rows)
                     index.write(_indexed(rows))
                 for rows in elsewhere_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     elsewhere.write(rows)
             own = {name: batch.column(name) for name in ("range_id", "references", "count")}
-            own["read_in"] = pa.repeat(self.mark_id, batch.num_rows)
+            own["read_in"] = read_in(own["range_id"], lost, self.mark_id)
             ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
-        yield from part_results(Stage.COMMITTED_ADDRESSES, addresses.close())
-        yield from part_results(INDEX, index.close())
-        yield from part_results(ELSEWHERE, elsewhere.close())
-        yield from part_results(RANGES, ranges.close())
+        writers = {Stage.COMMITTED_ADDRESSES: addresses, INDEX: index, ELSEWHERE: elsewhere, RANGES: ranges}
+        for name, writer in writers.items():
+            yield from part_results(name, writer.close())
 
     def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read ranges (range_id, count) that nothing refers to any more, and write the addresses in them."""
@@ -305,10 +306,8 @@ def check_metaranges(checksums: Dataset, expected: int) -> None:
 
 
 def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
-    """Facts of a reading, for guards and people: the totals that metaranges state, and those of the ranges.
-
-    `read`: the ranges that were read, their addresses, and the index of these. IncompleteError unless each address is
-    in the index.
+    """Facts of a reading, for guards and people: the totals that metaranges state, and those of the ranges. `read`: the
+    ranges that were read, their addresses, and the index of these. IncompleteError unless each address is in the index.
     """
     ranges, addresses, indexed = read[RANGES], read[Stage.COMMITTED_ADDRESSES].rows, read[INDEX].rows
     if addresses != indexed:
@@ -322,6 +321,7 @@ def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
         checksum=checksums.sum("checksum") % MODULUS,
         checksum_read=ranges.sum("checksum") % MODULUS,
         addresses=addresses,
+        ranges_ignored=ranges.sum("unread"),
     )
 
 
@@ -344,6 +344,6 @@ def reading(context: MarkContext) -> RangeReader:
     return RangeReader(context.metadata, context.namespace)
 
 
-def writing(context: MarkContext, out: DatasetFolder) -> RangeWriter:
+def writing(context: MarkContext, out: DatasetFolder, ignored: Ignored = NOTHING_IGNORED) -> RangeWriter:
     """The writer that reads ranges for this mark and writes their addresses into datasets of `out`."""
-    return RangeWriter(reading(context), out, context.header.mark_id)
+    return RangeWriter(reading(context), out, context.header.mark_id, ignored)

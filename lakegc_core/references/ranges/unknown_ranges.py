@@ -13,8 +13,9 @@ from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.names import Stage
-from lakegc_core.policy.facts import ReadFacts
+from lakegc_core.policy.facts import CommittedFacts, ReadFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, ignored_in
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
@@ -70,40 +71,60 @@ class ReadSince:
         self.datasets = {name: known + found[name] for name, known in self.datasets.items()}
 
 
-def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, so_far: ReadSince) -> Dataset:
+def ignored_now(spark: SparkSession, context: MarkContext, retained: DataFrame) -> Ignored:
+    """What is ignored of the commits that the mark and a look found retained (`retained`: COMMITS_SCHEMA)."""
+    marked = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark, "commit_id", "metarange_id")
+    return ignored_in(context, marked.unionByName(retained.select("commit_id", "metarange_id")))
+
+
+def read_unknown(
+    spark: SparkSession,
+    context: MarkContext,
+    retained: DataFrame,
+    so_far: ReadSince,
+    ignored: Ignored = NOTHING_IGNORED,
+    *,
+    unread_too: bool = False,
+) -> Dataset:
     """Read the metaranges in `retained` (column metarange_id) that neither the mark nor `so_far` has, and of their
-    ranges those that neither has. Adds them to `so_far`. Returns the new addresses (ENTRIES_SCHEMA)."""
+    ranges those that neither has. Adds them to `so_far`. Returns the new addresses (ENTRIES_SCHEMA).
+
+    `ignored`: whose ranges are passed over where they cannot be read; each call tries again. `unread_too`: read the
+    ranges, too, that the mark passed over.
+    """
     from pyspark.sql import functions as F
 
     mark, out = context.mark, so_far.out
     wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
     marked = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark, "metarange_id").distinct()
-    known = marked.unionByName(so_far.datasets[CHECKSUMS].frame(spark, "metarange_id"))
+    read = so_far.datasets[CHECKSUMS].frame(spark, "metarange_id")
+    known = marked.unionByName(read.where(~F.col("metarange_id").isin(*ignored.metarange_ids)))
     unknown = wanted.join(many(known), "metarange_id", "left_anti")
     with clear_errors():
         expected = unknown.count()
-    if expected == 0:  # the usual case: nothing was committed since
+    unread_too = unread_too and mark.facts(CommittedFacts).ranges_ignored > 0
+    if expected == 0 and not unread_too:  # the usual case: nothing was committed since
         return Dataset(ENTRIES_SCHEMA)
     found = _read_metaranges(spark, context, unknown, expected, out)
-    held = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark, "range_id")
-    held = held.unionByName(so_far.datasets[RANGES].frame(spark, "range_id"))
+    of_mark = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark)
+    held = of_mark.unionByName(so_far.datasets[RANGES].frame(spark)).where(F.col("read_in") != UNREAD)
     tasks = tasks_for(found[METARANGES].sum("ranges"), 32, 8 * spark_width(spark))
+    rows = found[METARANGES].frame(spark).where("range_id != ''").withColumn("references", F.lit(1).cast("long"))
+    if unread_too:
+        rows = rows.unionByName(of_mark.where(F.col("read_in") == UNREAD).drop("read_in"), allowMissingColumns=True)
     ranges = (
-        found[METARANGES]
-        .frame(spark)
-        .where("range_id != ''")
-        .groupBy("range_id")
+        rows.groupBy("range_id")
         .agg(
-            F.count("*").alias("references"),
+            F.sum("references").alias("references"),
             F.min("count").alias("count"),
             F.max("count").alias("most"),
             F.min("min_key").alias("min_key"),
             F.max("max_key").alias("max_key"),
         )
-        .join(many(held), "range_id", "left_anti")
+        .join(many(held.select("range_id")), "range_id", "left_anti")
         .repartition(context.settings.scale.range_num_partitions or tasks)
     )
-    work = writing(context, out)
+    work = writing(context, out, ignored)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
     summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index
     so_far.add(read)

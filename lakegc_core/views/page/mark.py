@@ -57,7 +57,7 @@ def page(
         _prefixes(report["prefixes"], "Where most of it lies"),
         _prefixes(report.get("foreign_prefixes", []), "What is not lakeFS's"),
         _guards(report["guards"]),
-        *(_sweep(sweep) for sweep in sweeps),
+        *(_sweep(sweep, _in_quarantine(sweep, report["mark_id"], history)) for sweep in sweeps),
         *_missing(report["missing"]),
         f"<h2>Where it is</h2><p><code>{escape(report['artifacts'])}</code></p>",
     ]
@@ -185,10 +185,24 @@ def _missing(missing: Sequence[Json]) -> list[str]:
     return ["<h2>Live, but not in the store</h2>", table(("path", "address"), rows)]
 
 
-def _sweep(sweep: Json) -> str:
+def _in_quarantine(sweep: Json, mark_id: str, history: Json | None) -> str:
+    """Until when copies of what a sweep deleted lie in quarantine, in words; "" if none do."""
+    told = sweep.get("quarantine")
+    if not told:
+        return ""
+    marks = history["marks"] if history else ()
+    found = [each for mark in marks if mark["mark_id"] == mark_id for each in mark.get("swept", ())]
+    if any(each["sweep"] == sweep["sweep"] and not each["quarantined_until"] for each in found):
+        return ""  # it was emptied
+    until = f"until {day_and_time(instant(told['until']))}" if "until" in told else "nobody knows until when"
+    return f"{human_bytes(told.get('bytes', sweep['bytes_deleted']))} of it in quarantine {until}"
+
+
+def _sweep(sweep: Json, in_quarantine: str) -> str:
     rows = [(escape(outcome), f"{count:,}") for outcome, count in sweep["outcomes"].items() if count]
     size = sweep["bytes_deleted"]
     when = f", {day_and_time(instant(sweep['finished_at']))}" if sweep.get("finished_at") else ""
-    said = [f"Sweep {sweep['sweep']}{when}: {human_bytes(size)} deleted", monthly(size, sweep.get("price"))]
+    gain = in_quarantine or monthly(size, sweep.get("price"))
+    said = [f"Sweep {sweep['sweep']}{when}: {human_bytes(size)} deleted", gain]
     title = escape(", ".join(filter(None, said)))
     return f"<h2>{title}</h2>" + table(("outcome", "objects"), rows, (1,))

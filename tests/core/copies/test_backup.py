@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +87,8 @@ def test_a_backup_taken_again_after_the_sweep_keeps_its_list_also_where_an_objec
         assert contents(found, set(before)) == before
 
 
-def test_what_differs_is_left_alone_and_said(
-    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path
+def test_what_differs_is_left_alone_and_said_and_a_sweep_that_needs_a_backup_leaves_it(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = replay("local_rich")
     with environment(found.variables()):
@@ -100,7 +101,17 @@ def test_what_differs_is_left_alone_and_said(
         saved = backup(spark, context, str(place))
         assert saved.outcomes["different"] == 1 == saved.failed
         assert [each["address"] for each in saved.problems] == [victim]
-        assert backup_facts(context) is None, "a backup that is not whole counts as none"
+        count = len(found.right())
+        assert backup_facts(context) == BackupFacts(str(place), count - 1)
+        swept = swept_report(spark, replace(context, policy=replace(context.policy, backup=True)))
+        assert (swept.outcomes["not_in_backup"], swept.outcomes["deleted"]) == (1, count - 1)
+        assert (found.root / victim).exists() and swept.oldest["outcome"] == "not_in_backup"
+        (tmp_path / "none").mkdir()
+        monkeypatch.setattr("lakegc_core.copies.backup.may_lack", lambda objects: 0)
+        (tmp_path / "none" / victim).parent.mkdir(parents=True)
+        (tmp_path / "none" / victim).write_bytes(b"something else")
+        backup(spark, context, str(tmp_path / "none"))
+        assert not list((tmp_path / "none").rglob("manifest.json")), "one that lacks many counts as none"
         with pytest.raises(SettingsError, match="overlap"):
             backup(spark, context, str(found.root))
 

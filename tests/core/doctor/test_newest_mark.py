@@ -59,6 +59,13 @@ def test_commits_that_are_ignored_or_were_to_be_are_told(on_folder: Patient) -> 
     assert idle.name == "ignores-nothing" and idle.what.endswith("did not: sound.")
 
 
+def test_ranges_that_are_ignored_are_named_and_no_commit_is_called_idle_then(on_folder: Patient) -> None:
+    marked(on_folder, committed_addresses={"ranges_ignored": 2, "ranges_ignored_ids": ["aa", "bb"]})
+    context = replace(on_folder.open(), policy=RepositoryPolicy("*", ignore_commits=("lost",)))
+    (found,) = examine_newest_mark(context)
+    assert found.name == "ignored-ranges" and "passed over 2 ranges" in found.what and found.what.endswith("aa, bb.")
+
+
 def test_foreign_objects_are_told_by_folder_with_their_bytes(on_folder: Patient) -> None:
     folders = [{"prefix": "exports/", "objects": 2, "bytes": 30}, {"prefix": "", "objects": 1, "bytes": 5}]
     facts = {"foreign": {"objects": 5, "bytes": 90}, "unknown": AMOUNT, "foreign_prefixes": folders}

@@ -165,8 +165,8 @@ def test_what_a_sweep_only_planned_is_missing_if_it_is_lost_by_other_hands(town:
         mark = town.mark("m2")
         pipeline.sweep(town.spark, mark, accepted=ACCEPTED)
     assert pipeline.close(town.spark, mark).outcomes[Outcome.LEFT] == 1
-    planned = next((town.files / LISTS / "m2" / "deleted").glob("*.parquet"))
-    (address,) = pq.read_table(planned)["address"].to_pylist()
+    planned = (town.files / LISTS / "m2" / "deleted").glob("*.parquet")
+    (address,) = (each for file in planned for each in pq.read_table(file)["address"].to_pylist())
     (town.files / address).unlink()
     town.repo.set_rules(90)
     assert found(town.mark("m3")) == (1, 3)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from lakegc_core.marks.one_copy import OneCopy
+from lakegc_core.marks import one_copy
+from lakegc_core.marks.one_copy import OneCopy, Room
 from lakegc_core.store.base import StoreConfig, connect
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.s3.store import S3Config
 from tests.support.disguise import Disguise
 from tests.support.proxy import Answer, Forward, Hook, Proxy, Request, cut_off, pass_on, proxy
@@ -128,3 +131,44 @@ def test_an_object_that_breaks_off_on_the_way_has_failed_and_stops_no_other(
     ):
         assert outcome(s3, LocalConfig(str(tmp_path))) == "failed"
     assert outcome(s3, LocalConfig(str(tmp_path))) == "copied"
+
+
+def test_objects_on_their_way_between_two_stores_take_no_more_room_than_there_is_and_a_larger_one_goes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = (LocalConfig(str(tmp_path / name)) for name in ("source", "target"))
+    sizes = {f"data/{number}": 6 for number in range(5)} | {"data/large": 20}
+    for key, size in sizes.items():
+        connect(source).write(key, bytes(size))
+    arrived, release, lock, download = threading.Semaphore(0), threading.Event(), threading.Lock(), LocalStore.download
+    under_way: list[int] = []
+    seen: list[tuple[int, ...]] = []
+
+    class Watched(Room):
+        @contextmanager
+        def taken(self, size: int) -> Iterator[None]:
+            arrived.release()
+            with super().taken(size):
+                yield
+                with lock:
+                    under_way.remove(size)
+
+    def watched(store: LocalStore, key: str, file: IO[bytes]) -> None:
+        with lock:
+            under_way.append(sizes[key])
+            seen.append(tuple(under_way))
+        assert release.wait(STARTS)
+        download(store, key, file)
+
+    monkeypatch.setattr(one_copy, "_room", Watched(13))
+    monkeypatch.setattr(LocalStore, "download", watched)
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        infos = [connect(source).head(key) for key in sizes]
+        work = OneCopy(source, target)
+        done = [pool.submit(work._carry, connect(source), connect(target), each) for each in infos]
+        assert all(arrived.acquire(timeout=STARTS) for _ in done)
+        release.set()
+        for each in done:
+            each.result()
+    assert {key: connect(target).head(key).size for key in sizes} == sizes
+    assert len(seen) == len(sizes) and all(sum(each) <= 13 or each == (20,) for each in seen)

@@ -14,7 +14,7 @@ from lakegc_core.policy import guards, judgements
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import Amount, BackupFacts, Compared, NeighbourFacts
 from lakegc_core.policy.guards import BY_NAME, GUARDS, Verdict
-from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level
+from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level, may_lack
 from tests.support.facts import whole_facts
 from tests.support.old_marks import HEADER
 
@@ -323,12 +323,20 @@ def test_a_reason_for_a_guard_that_holds_is_not_recorded() -> None:
     ("backup", "said"),
     [
         (None, "has none"),
-        (BackupFacts("s3://b/x", 79), "79 objects of 80; if the others are gone from the store, make a clean mark"),
+        (BackupFacts("s3://b/x", 69), "69 objects of 80; if the others are gone from the store, make a clean mark"),
+        (BackupFacts("s3://b/x", 81), "81 objects of 80"),
         (BackupFacts("s3://b/x", 80, "it is gone"), "it is gone"),
     ],
 )
 def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: BackupFacts | None, said: str) -> None:
     assert said in refused("backup", replace(evidence(), backup_required=True, backup=backup))
+
+
+def test_a_backup_that_lacks_few_objects_is_enough_and_that_others_stay_is_said() -> None:
+    few = guards.evaluate(replace(evidence(), backup_required=True, backup=BackupFacts("s3://b/x", 79)))
+    (told,) = [each for each in few if each.name == "backup"]
+    assert told.passed and told.description == "Others stay: 79 of 80 objects are backed up in s3://b/x."
+    assert (may_lack(80), may_lack(100_000)) == (10, 1_000)
 
 
 def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:

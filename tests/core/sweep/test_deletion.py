@@ -28,6 +28,7 @@ from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter, list_parts, read_part
 from tests.support.lake import NO_SPARK
+from tests.support.policies import role
 
 OLD = datetime.now(UTC) - timedelta(days=9)
 
@@ -117,7 +118,7 @@ def test_a_task_whose_machine_slept_sends_no_further_batch_until_there_was_anoth
         os.environ["LAKEGC_NOW"] = str(clock.now().timestamp() + 3600)
 
     (told,) = bench.work(sleep).run(Piece(bench.source))
-    assert told == {"part": bench.source.part.name, "left": [(4, 10)], "requests": 2, "asked": False}
+    assert told == {"part": bench.source.part.name, "left": [(4, 10)], "requests": 2, "asked": False, "stay": 0}
     assert bench.left() == ADDRESSES[4:]
     (told,) = bench.work(sleep).run(Piece(bench.source, ((4, 10),)))
     assert told["left"] == [] and bench.left() == []
@@ -205,6 +206,15 @@ def test_what_somebody_else_deleted_before_the_first_try_is_only_already_gone(be
     (bench.folder / ADDRESSES[0]).unlink()
     list(bench.work(lambda: None).run(Piece(bench.source, ((0, 2),))))
     assert bench.journal() == [(ADDRESSES[0], "already_gone"), (ADDRESSES[1], "deleted")]
+
+
+def test_what_a_delete_left_there_is_counted_and_what_is_gone_is_not(bench: Bench) -> None:
+    with role("s3-mark.json"):  # it may delete nothing
+        (told,) = bench.work(lambda: None).run(Piece(bench.source, ((0, 4),)))
+    assert (told["stay"], told["left"], bench.left()) == (4, [], ADDRESSES)
+    (bench.folder / ADDRESSES[0]).unlink()
+    (told,) = bench.work(lambda: None).run(Piece(bench.source, ((0, 4),)))
+    assert (told["stay"], told["left"], bench.left()) == (0, [], ADDRESSES[4:])
 
 
 # --- executors' clocks ---

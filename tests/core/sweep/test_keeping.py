@@ -232,6 +232,45 @@ def test_a_sweep_whose_record_of_its_copies_does_not_read_can_be_closed_and_says
     assert copies(mark) == DEAD
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["taken out", "set"])
+def test_what_went_without_a_copy_because_the_quarantine_was_taken_out_or_set_meanwhile_is_said_to_be_gone(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    delete, copy, asked = LocalStore.delete_many, LocalStore.copy, list[str]()
+
+    def dying(self: LocalStore, keys: Any, *told: Any) -> Any:
+        die_at_the_last([*DEAD.keys() & keys])
+        return delete(self, keys, *told)
+
+    def dying_copy(self: LocalStore, source: Any, key: str, *told: Any) -> Any:
+        die_at_the_last([key])
+        return copy(self, source, key, *told)
+
+    def die_at_the_last(keys: list[str]) -> None:
+        asked.extend(key for key in keys if key not in asked)
+        if len(asked) == len(DEAD):
+            raise DeadError
+
+    def under(copies_first: bool) -> MarkContext:
+        return replace(open_mark(mark, "m1"), policy=WEEK if copies_first else RepositoryPolicy(match="*"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakegc_core.sweep.deletion.BATCH", 1)
+        patch.setattr("lakegc_core.sweep.deletion.ROWS", 1)
+        patch.setattr(LocalStore, "delete_many", dying)
+        patch.setattr(LocalStore, "copy", dying_copy)
+        with pytest.raises(DeadError):
+            swept_report(fast, under(first))
+    swept = swept_report(fast, under(not first))
+    size = sum(map(len, (DEAD[key] for key in copies(mark))))
+    assert swept.outcomes["deleted"] == 3 and lying(mark) == {} and 0 < len(copies(mark)) < 3
+    assert (swept.quarantine["objects"], swept.quarantine["bytes"]) == (len(copies(mark)), size)
+    assert swept.bytes_freed == swept.bytes_deleted - size
+    assert f"{swept.bytes_freed} B freed, without a copy; {size} B, in quarantine" in sweep_screen(sweep_report(swept))
+    totals = history_of(mark)["totals"]
+    assert (totals["in_quarantine"], freed_bytes(totals)) == (size, swept.bytes_freed)
+
+
 def test_an_emptying_that_dies_is_taken_up(
     fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from lakegc_core.errors import CorruptFileError
+from lakegc_core.errors import CorruptFileError, StoreError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.sweeps import is_open
 from lakegc_core.stages import swept_report
+from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
@@ -72,6 +74,18 @@ def test_a_damaged_plan_ends_without_a_summary(quick: SparkSession, served: Lake
     with pytest.raises(CorruptFileError, match="not the file that its manifest names"):
         lakefs_report.write(quick, context, plan)
     assert not (served.files("lake") / lakefs_report.HOME / "m1" / "summary.json").exists()
+
+
+def test_a_sweep_that_may_not_write_its_list_names_the_right_and_leaves_no_sweep_open(swept: Swept) -> None:
+    barred = swept.lake.files("lake") / lakefs_report.HOME
+    barred.write_text("a file, below which nothing can be written")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"needs the right to write below .*/{lakefs_report.HOME}/"):
+            swept.sweep()
+        assert not is_open(connect(swept.context.workspace), swept.context.mark.folder)
+        assert swept.left() == GARBAGE and swept.looks == 0
+    barred.unlink()
+    assert swept.sweep().outcomes["deleted"] == 3
 
 
 # --- sweeps with the role that deploy/policies gives them ---

@@ -22,7 +22,10 @@ from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset
+from lakegc_core.views.history import history_of
+from lakegc_core.views.waits import oldest_in_words
 from tests.support.replays import GOLDEN, Replay
+from tests.support.swept import ACCEPTED, GARBAGE, Swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,3 +123,15 @@ def test_what_is_no_list_of_addresses_is_an_error(replay: Callable[[str], Replay
         rows = other_tools.addresses(spark, mark, other_tools.find_other_mark(mark, name))
         with pytest.raises(CorruptFileError, match="no list of addresses"), clear():
             rows.collect()
+
+
+def test_after_a_sweep_of_a_list_the_oldest_garbage_is_what_the_list_leaves_out(swept: Swept) -> None:
+    folder = swept.lake.files("lake") / GC / "unified" / "theirs" / "deleted"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"address": GARBAGE[:1]}), folder / "part-0.parquet")
+    only = other_tools.find_other_mark(swept.context, "unified:theirs")
+    found = swept_report(swept.spark, swept.context, accepted=ACCEPTED, only=only)
+    assert swept.left() == GARBAGE[1:]
+    assert (found.oldest["address"], found.oldest["outcome"]) == (GARBAGE[1], "unswept")
+    assert oldest_in_words(history_of(swept.context)["oldest"]).endswith(f"not swept yet · {GARBAGE[1]}")
+    assert swept.sweep().oldest == {} and swept.left() == []

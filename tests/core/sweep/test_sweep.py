@@ -27,6 +27,8 @@ from lakegc_core.sweep.deletion import Deletion, Piece, Wave, run_wave
 from lakegc_core.sweep.result import keeps
 from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.views.history import history_of
+from lakegc_core.views.report import sweep_report
+from lakegc_core.views.screen import sweep_screen
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.marks import finish
 from tests.support.night_stores import MIDWAY, UNWAVED, SilentConfig, dying
@@ -89,6 +91,9 @@ def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swe
     assert found.outcomes["deleted"] == found.planned == 3 and swept.left() == []
     again = swept.sweep()
     assert (again.sweep, again.planned, sum(again.outcomes.values()), again.report) == (1, 0, 0, None)
+    said = sweep_screen(sweep_report(again))
+    assert said.startswith("lake · mark m1 · nothing is left of this mark to sweep, ")
+    assert "sweep 1" not in said and " 0 objects" not in said
 
 
 def test_what_was_lost_before_is_said_again_when_nothing_is_left_to_delete(swept: Swept) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, Wave
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.spinning import Spinning
-from lakegc_core.tables.dataset import DatasetFolder
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
 from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.swept import GARBAGE, Swept
@@ -115,14 +115,20 @@ class Bench:
         self.patch.setattr(waves, "Glance", glances)
         self.patch.setattr(waves, "run_wave", run_wave)
         look: Any = SimpleNamespace(began_at=began_at)
-        objects = [Part(name, 3, 1, "0") for name in "ab"]
-        folder = DatasetFolder(self.context.workspace, "plan")
-        plan = Plan(folder.dataset("", objects, PLAN_SCHEMA), look, None, Canaries(self.context))
-        record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"), number=1)
-        every = waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
+        plan = Plan(self.objects(3), look, None, Canaries(self.context))
+        every = self.waves(lease)
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)
             return every.delete(plan, 1)
+
+    def objects(self, rows: int) -> Dataset:
+        """Two parts of a plan, of so many rows each."""
+        folder = DatasetFolder(self.context.workspace, "plan")
+        return folder.dataset("", [Part(name, rows, 1, "0") for name in "ab"], PLAN_SCHEMA)
+
+    def waves(self, lease: Lease | None = None) -> waves.Waves:
+        record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"), number=1)
+        return waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -130,6 +136,37 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with lake(tmp_path) as found:
         found.create("lake")
         yield Bench(monkeypatch, found.begin("lake", "m1"))
+
+
+@pytest.mark.parametrize(
+    ("fails", "sent", "passed"),
+    [
+        (lambda rows: 0, [10, 2_990], 2),
+        (lambda rows: rows // 2, [10, 5, 2, 1, 2_982], 2),
+        (lambda rows: rows, [10] * 10, 0),
+    ],
+    ids=["none", "half", "all"],
+)
+def test_deletes_that_fail_count_towards_no_ring_and_ten_shares_of_which_nothing_goes_stop_the_sweep(
+    bench: Bench, fails: Callable[[int], int], sent: list[int], passed: int
+) -> None:
+    found: list[int] = []
+
+    def run_wave(spark: object, pieces: list[Piece], work: Deletion, tasks: object) -> Wave:
+        found.append(sum(piece.rows for piece in pieces))
+        return Wave([], 1, stay=fails(found[-1]))
+
+    with bench.patch.context() as patch:
+        patch.setattr(waves, "Glance", Glances())
+        patch.setattr(waves, "run_wave", run_wave)
+        patch.setattr(waves, "shares_of", lambda context: [0.001])
+        patch.setattr(waves.Waves, "_near", lambda *_: [])
+        plan = Plan(bench.objects(1_500), SimpleNamespace(began_at=NOW.timestamp()), None, Canaries(bench.context))
+        every = bench.waves()
+        assert every.delete(plan, 1) is (passed == 2)
+    told = every.rings_told()
+    assert (found, told["passed"], told["count"]) == (sent, passed, 2)
+    assert (every.is_stuck, every.is_over, told["stopped_at"]) == ((False, False, None) if passed else (True, True, 1))
 
 
 def test_a_plan_is_deleted_wave_by_wave_with_a_glance_before_each(bench: Bench) -> None:

@@ -60,6 +60,14 @@ def test_gone_names_the_sweeps_and_their_statements_and_that_the_store_keeps_old
     assert screen.endswith("All of them are gone, as mark m2 of 1970-01-01 00:00 UTC knew them.\nstatement ee")
 
 
+def test_gone_says_until_when_a_copy_lies_in_quarantine() -> None:
+    until = {"until": "1970-01-08T00:00:00Z"}
+    vanished = [{"path": "users/1/a", "address": "data/a", "copied": True}]
+    screen = gone_screen(GONE | {"sweeps": [SWEEP | {"quarantine": until}], "vanished": vanished})
+    assert "statement ff; in quarantine until 1970-01-08 00:00 UTC\n" in screen and "old versions" not in screen
+    assert "users/1/a  data/a  (a copy lies in quarantine)" in screen
+
+
 def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone() -> None:
     keeper = {"name": "tag:v1", "why": "shows", "until": None, "sooner": "delete tag v1"}
     standing = {"paths": ["users/1/a"], "address": "data/a", "size": 1, "written": GONE["at"], "keepers": [keeper]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,6 +108,38 @@ def test_a_range_that_is_missing_or_damaged_ends_the_stage_with_an_error(quick: 
     assert context.mark.manifest(STAGES[3]) is None, "what is half read does not count"
     file.write_bytes(whole)
     committed_addresses(quick, context)
+
+
+def test_of_an_ignored_commit_a_lost_range_is_passed_over_and_the_others_count_unless_another_commit_has_it(
+    quick: SparkSession, world: World
+) -> None:
+    (first, second), metadata = world.commits, world.served.files("lake") / "_lakefs"
+    names = {each.name for each in metadata.iterdir() if len(each.name) == 64}
+    held = [
+        {name for name in names if name.encode() in (metadata / each.meta_range_id).read_bytes()}
+        for each in world.commits
+    ]
+    shared, own = min(held[0] & held[1]), min(held[1] - held[0])
+    context = world.retain(first, second)
+
+    def ignoring(*commits: Commit) -> MarkContext:
+        return replace(context, header=replace(context.header, ignore_commits=tuple(each.id for each in commits)))
+
+    (metadata / own).unlink()
+    with pytest.raises(
+        ObjectNotFoundError, match=rf"Range {own}.*such as {second.id}\..*ignore_commits: \[{second.id}"
+    ):
+        committed_addresses(quick, ignoring(first))
+    whole = (metadata / shared).read_bytes()
+    (metadata / shared).unlink()
+    with pytest.raises(ObjectNotFoundError, match=rf"Range {shared}.* 1 retained commits have it, such as {first.id}"):
+        committed_addresses(quick, ignoring(second))
+    (metadata / shared).write_bytes(whole)
+    committed_addresses(quick, ignoring(second))
+    facts = context.mark.facts(CommittedFacts)
+    assert (facts.ranges_ignored, facts.ranges_ignored_ids) == (1, (own,))
+    assert facts.references == facts.references_read and facts.checksum == facts.checksum_read
+    assert own not in {range_id for range_id, _ in world.rows()} and shared in {each for each, _ in world.rows()}
 
 
 def test_a_metarange_that_is_missing_is_named_with_its_commit_and_a_way_out(quick: SparkSession, world: World) -> None:

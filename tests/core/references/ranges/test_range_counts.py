@@ -60,6 +60,8 @@ def changing(folder: Path) -> _ChangedRanges:
         ([before(2), now(1), now(-1), now(1)], "ranges", 3),
         ([before(2), now(-1), now(-1)], "ranges_dropped", 0),
         ([now(1), now(1)], "ranges_added", 2),
+        ([before(2, read_in=""), now(-1)], "ranges_added", 1),
+        ([before(1, read_in=""), now(-1)], "left", 0),
     ],
 )
 def test_a_range_is_held_still_or_added_or_dropped(said: list[Said], verdict: str, references: int) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.errors import LakegcError
-from lakegc_core.names import Stage
-from lakegc_core.references.ranges.range_files import INDEX, RANGES
+from lakegc_core.errors import LakegcError, ObjectNotFoundError
+from lakegc_core.names import STAGES, Stage
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.sweep.look import Reads
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from tests.support.marks import finish
 from tests.support.path_world import World, path_world
 
 if TYPE_CHECKING:
@@ -79,6 +84,35 @@ def test_what_was_read_since_the_mark_is_not_read_again_and_of_a_later_commit_on
     assert shown["aaa/first"].address not in new
     assert addresses(reads.datasets[Stage.COMMITTED_ADDRESSES]) == sorted([*before, *new])
     assert reads.facts.metaranges == 2 and reads.facts.entries == len(before) + len(new)
+
+
+def test_what_the_mark_passed_over_is_tried_again_by_each_look_and_passed_over_only_while_its_commit_is_ignored(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with path_world(spark, tmp_path) as world:
+        lost = world.ranges[-1]
+        rows = [{"references": 1, "count": row["count"], "range_id": row["range_id"]} for row in world.ranges]
+        ranges = [row | {"read_in": "" if row["range_id"] == lost["range_id"] else "m2"} for row in rows]
+        mark = world.lake.begin("lake", "m2")
+        for stage in STAGES[:2]:
+            finish(mark, stage)
+        finish(mark, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, world.commits)})
+        finish(mark, STAGES[3], {RANGES: (RANGES_SCHEMA, ranges)}, ranges_ignored=1)
+        ignoring = replace(mark, header=replace(mark.header, ignore_commits=(world.commits[0]["commit_id"],)))
+        file = world.lake.files("lake") / "_lakefs" / lost["range_id"]
+        whole, reads = file.read_bytes(), Reads.below(mark, "read")
+        retained = spark.createDataFrame(world.commits)
+
+        file.unlink()
+        assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0
+        with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
+            reads.read(spark, mark, retained, by_holds=False)
+        another = [*world.commits, world.commits[0] | {"commit_id": "another", "kept_by": "rules"}]
+        with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
+            reads.read(spark, ignoring, spark.createDataFrame(another), by_holds=False)
+        file.write_bytes(whole)
+        assert reads.read(spark, ignoring, retained, by_holds=False).rows == lost["count"], "it is there again"
+        assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0, "and read once"
 
 
 def test_a_new_range_that_is_missing_or_short_is_an_error_and_not_empty(spark: SparkSession, world: World) -> None:

@@ -83,6 +83,16 @@ def test_without_a_history_it_says_what_this_mark_and_its_sweeps_say() -> None:
     assert "Freed" not in shown and "Over time" not in shown
 
 
+def test_a_sweep_says_what_lies_in_quarantine_and_until_when_as_long_as_it_lies_there() -> None:
+    swept = SWEEP | {"quarantine": {"age": 604800.0, "until": 1795451400.0}}
+    said = "Sweep 1: 5.0 kB deleted, 5.0 kB of it in quarantine until 23 November 2026, 16:30 UTC"
+    assert said in read(page(REPORT, [swept])).text
+    part = swept | {"quarantine": swept["quarantine"] | {"objects": 1, "bytes": 1_000}}
+    assert "5.0 kB deleted, 1.0 kB of it in quarantine until" in read(page(REPORT, [part])).text
+    emptied = history(mark(21, 10**12, sweep(23, 5_000) | {"quarantined_until": None}) | {"mark_id": REPORT["mark_id"]})
+    assert "in quarantine" not in read(page(REPORT, [swept], emptied)).text
+
+
 def test_a_history_that_does_not_read_hides_no_mark() -> None:
     shown = read(page(REPORT, [], unreadable("lake", StoreError("<no> answer")))).text
     assert "The history of the repository does not read: <no> answer" in shown

@@ -1,4 +1,4 @@
-"""`make ui`, or `python -m lakegc_sandbox.dagster_ui`: the Dagster UI over the sandbox lakeFS, partitions and all.
+"""`make ui`, or `python -m lakegc_dagster.sandbox_ui`: the Dagster UI over the sandbox lakeFS, partitions and all.
 
 Two repositories with the same two months behind them: what `demo` is allowed, `careful` is refused. Everything listens
 on loopback and is gone when it ends; nothing of anybody's own Dagster or lakeFS is touched.
@@ -61,7 +61,7 @@ _HINT = """
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until interrupted; return the exit code of `dagster dev`."""
     parser = argparse.ArgumentParser(
-        prog="python -m lakegc_sandbox.dagster_ui", description="The Dagster UI on a sandbox lakeFS."
+        prog="python -m lakegc_dagster.sandbox_ui", description="The Dagster UI on a sandbox lakeFS."
     )
     parser.add_argument("--port", type=int, help=f"port on {HOST} (default: {PORT}, or a free one if that is taken)")
     parser.add_argument("--dir", metavar="DIR", help="folder for lake and Dagster home (default: a temporary one)")

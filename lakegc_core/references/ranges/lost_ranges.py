@@ -1,0 +1,96 @@
+"""Ranges that cannot be read and that only ignored commits hold: they are passed over, and stay to be read.
+
+lakegc.yaml names the commits (`ignore_commits`). A range is passed over only if no other retained commit holds it. Its
+row in RANGES then says that no mark has read it, so that each look and each later mark tries again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
+from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.metadata_files import MetadataFiles
+from lakegc_core.names import Json
+from lakegc_core.spark.session import clear_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+UNREAD = ""
+"""`read_in` of a range that no mark has read."""
+MOST_NAMED = 20
+"""Lost ranges that facts name."""
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Metaranges that ignored commits have, and no other retained commit."""
+
+    metarange_ids: tuple[str, ...] = ()
+
+    def without_lost(
+        self, files: MetadataFiles, ranges: Sequence[Json], read: Callable[[Sequence[Json]], Iterable[object]]
+    ) -> tuple[Sequence[Json], set[str]]:
+        """Take out of ranges those that cannot be read, and that these metaranges alone hold. Returns the others, and
+        the ids of those. `ranges`: rows with range_id and `references`, the number of retained metaranges that hold it;
+        `read` reads some of them."""
+        if not self.metarange_ids:
+            return ranges, set()
+        held = _held(files, self.metarange_ids)
+        own = [each for each in ranges if held[each["range_id"]] == each["references"]]
+        lost = {each["range_id"] for each in own if not _reads(each, read)}
+        return [each for each in ranges if each["range_id"] not in lost], lost
+
+
+NOTHING_IGNORED = Ignored()
+
+
+def _reads(each: Json, read: Callable[[Sequence[Json]], Iterable[object]]) -> bool:
+    try:
+        for _ in read([each]):
+            pass
+    except (ObjectNotFoundError, CorruptFileError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=2)
+def _held(files: MetadataFiles, metarange_ids: tuple[str, ...]) -> Counter[str]:
+    """The ranges of some metaranges, and how many of these hold each."""
+    found = Counter[str]()
+    for each in metarange_ids:
+        found.update(graveler.read_metarange(files.read(each), expected_id=each)["range_id"].to_pylist())
+    return found
+
+
+def read_in(range_ids: pa.Array, lost: set[str], mark_id: str) -> pa.Array:
+    """The column `read_in` of RANGES, for ranges of which a mark has read all but those that are lost."""
+    return pa.array([UNREAD if each in lost else mark_id for each in range_ids.to_pylist()], pa.string())
+
+
+def ignored_in(context: MarkContext, commits: DataFrame) -> Ignored:
+    """What is ignored of retained commits (commit_id, metarange_id): few, since lakegc.yaml names each."""
+    from pyspark.sql import functions as F
+
+    named = context.header.ignore_commits
+    if not named:
+        return Ignored()
+    has = commits.where("metarange_id != ''").groupBy("metarange_id")
+    alone = has.agg(F.min(F.col("commit_id").isin(*named)).alias("alone")).where("alone")
+    with clear_errors():
+        return Ignored(tuple(sorted(row["metarange_id"] for row in alone.collect())))
+
+
+def lost_ids(ranges: DataFrame) -> tuple[str, ...]:
+    """Some of the ranges that were passed over (rows of RANGES), by id."""
+    found = ranges.where(ranges["read_in"] == UNREAD).select("range_id").distinct()
+    with clear_errors():
+        return tuple(row["range_id"] for row in found.orderBy("range_id").limit(MOST_NAMED).collect())

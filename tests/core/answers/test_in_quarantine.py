@@ -1,0 +1,34 @@
+"""Of what is gone, the copies that lie in quarantine are named, and until when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakegc_core.answers.in_quarantine import lying, quarantine_of, with_copies
+from lakegc_core.clock import instant
+from lakegc_core.marks import quarantine
+from lakegc_core.store.base import connect
+from tests.support.lake import lake
+from tests.support.old_marks import DAY, START
+from tests.support.replays import environment
+
+
+def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good(tmp_path: Path) -> None:
+    with lake(tmp_path) as found, environment({"LAKEGC_NOW": str(START)}):
+        found.create("lake", "s3://b/ns")
+        context = found.open("lake")
+        quarantine.begin(context, "m1", 1, DAY)
+        connect(quarantine.place_of(context, "m1")).write("data/a", b"abc")
+        quarantine.end(context, "m1", 1, 1, 3)
+
+        until = instant(START + DAY)
+        assert quarantine_of(context, "m1", 1) == {"until": until}
+        assert quarantine_of(context, "m1", 2) is quarantine_of(context, "m2", 1) is None
+        vanished = [{"address": each, "mark_id": "m1"} for each in ("data/a", "data/b")]
+        vanished.append({"address": "data/a", "mark_id": None})
+        assert [each["copied"] for each in with_copies(context, vanished)] == [True, False, False]
+        (said,) = lying([{"sweep": 1, "mark_id": "m1", "quarantine": {"until": until}}, {"quarantine": None}])
+        assert said.startswith(f"copies of what sweep 1 of mark m1 took lie in quarantine, until {until}")
+
+        connect(context.workspace).write(f"{context.home}/quarantine/m1/quarantine.json", b"{}")
+        assert quarantine_of(context, "m1", 1) == {"until": None}, "nobody knows until when"
