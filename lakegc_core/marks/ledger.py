@@ -49,9 +49,8 @@ class Kind(StrEnum):
     SEEN = "seen"  # what a mark listed again
 
 
-_NOT_TRIED = pa.array(
-    [str(each) for each in (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT, Outcome.OVER_BUDGET)]
-)
+_UNTRIED = (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT)
+_NOT_TRIED = pa.array([str(each) for each in (*_UNTRIED, Outcome.OVER_BUDGET, Outcome.NOT_IN_BACKUP)])
 """Outcomes of objects of which a sweep sent no delete, and learnt nothing that the ledger tells."""
 _ADDRESS = pa.field("address", pa.string(), nullable=False)
 _OUTCOME = pa.field("outcome", pa.string(), nullable=False)

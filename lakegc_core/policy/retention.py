@@ -46,12 +46,14 @@ class Graph:
     """All commits of a repository by row, dangling ones included. Parents are rows; -1 stands for none.
 
     `created` is unix microseconds. `main_parent` follows version 0 commits to their last parent, as lakeFS does.
+    `orphans`: the rows whose main parent the graph lacks, with its id; in `main_parent` they have none.
     """
 
     commit_ids: Sequence[str]
     metarange_ids: Sequence[str]
     created: Sequence[int]
     main_parent: Sequence[int]
+    orphans: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -64,17 +66,14 @@ class Graph:
     ) -> tuple[Graph, set[str]]:
         """The graph, and the ids of main parents that it lacks (a dump that is not whole)."""
         row = {commit_id: number for number, commit_id in enumerate(commit_ids)}
-        unknown: set[str] = set()
+        orphans: dict[int, str] = {}
         main: list[int] = []
-        for theirs, version in zip(parents, versions, strict=True):
-            if not theirs:
-                main.append(-1)
-                continue
-            parent = main_parent(theirs, version)
-            if parent not in row:
-                unknown.add(parent)
-            main.append(row.get(parent, -1))
-        return cls(commit_ids, metarange_ids, created, main), unknown
+        for number, (theirs, version) in enumerate(zip(parents, versions, strict=True)):
+            parent = main_parent(theirs, version) if theirs else ""  # lakeFS takes an empty one for none, too
+            if parent and parent not in row:
+                orphans[number] = parent
+            main.append(row.get(parent, -1) if parent else -1)
+        return cls(commit_ids, metarange_ids, created, main, orphans), set(orphans.values())
 
 
 def main_parent(parents: Sequence[str], version: int) -> str:

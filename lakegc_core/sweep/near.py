@@ -7,21 +7,25 @@ lakeFS's object API, which asks the store, as its users do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError, ServerError
 from lakegc_core.judging.canaries import if_told, some
 from lakegc_core.lakefs.client import READS
+from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.names import Stage
 from lakegc_core.past.origins import last_paths
+from lakegc_core.policy.namespace import ADDRESS_FULL
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.store.base import connect
@@ -35,6 +39,17 @@ if TYPE_CHECKING:
 
 Path = tuple[str, str]
 """Ref and path."""
+
+
+class Near(NamedTuple):
+    """A path that read before a ring. `address`: of its object, as lakeFS shows it, a full URI."""
+
+    ref: str
+    path: str
+    address: str
+
+
+T = TypeVar("T")
 _NOTED = "near.json"
 _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many rows of each
 _MOST_OWN, _MOST_OTHERS = 200, 50
@@ -43,10 +58,11 @@ _NO_ANSWER, _GONE = 0, 410
 _NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
 
 
-def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Path]:
-    """Some hundred paths near to the objects of a ring that read now. Where objects were last shown, only the mark
-    knows; what refs show is asked of lakeFS. ServerError if it gives no answer, IncompleteError if no path reads and
-    one answers in a way that says nothing of its data: then nothing would tell of a loss."""
+def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Near]:
+    """Some hundred paths near to the objects of a ring that read now, of objects in the namespace. Where objects were
+    last shown, only the mark knows; what refs show is asked of lakeFS. ServerError if it gives no answer,
+    IncompleteError if no path reads and one answers in a way that says nothing of its data: then nothing would tell of
+    a loss."""
     sizes = dict(_some_of(ring))
     shown = last_paths(spark, context, sorted(sizes))
     names, refs = _refs(context)
@@ -58,11 +74,11 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
         *islice(_in_use(context, canaries), _MOST_OTHERS),
     ]
     asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
-    statuses = _read(partial(status_at, context), asked)
-    reads = [each for each, status in zip(asked, statuses, strict=True) if status in READS]
-    odd = [pair for pair in zip(asked, statuses, strict=True) if pair[1] not in (_GONE, _NO_PATH)]
+    told = _told(partial(_seen, context), asked)
+    reads = [each for each, status in told if status in READS]
+    odd = [pair for pair in told if pair[1] not in (*READS, _GONE, _NO_PATH)]
     if odd and not reads:
-        (ref, path), status = odd[0]
+        (ref, path, _), status = odd[0]
         raise IncompleteError(
             f"No path near to what is to be deleted reads; {path!r} on {ref} answers {status}. So nothing would tell "
             f"if live data went. {_until_it_reads(context)}"
@@ -70,30 +86,80 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
     return reads
 
 
+def _seen(context: MarkContext, each: Path) -> tuple[Near, int]:
+    """What a ref shows at a path, and lakeFS's status for it; _NO_PATH for what lies elsewhere, as most imports do: no
+    sweep of this repository can take that."""
+    ref, path = each
+    try:
+        shown = context.client.stat(context.header.repository, ref, path)
+    except LakeFSError as error:
+        return Near(ref, path, ""), error.status
+    if shown is None or not _keys(context, shown.physical_address):
+        return Near(ref, path, ""), _NO_PATH
+    return Near(ref, path, shown.physical_address), status_at(context, ref, path)
+
+
+def _keys(context: MarkContext, address: str) -> list[str]:
+    """All keys of the namespace that an address may name."""
+    rows = context.namespace.protected_keys(pa.array([address]), pa.array([ADDRESS_FULL], pa.int8()))
+    return list(rows["address"].to_pylist())
+
+
 def _in_use(context: MarkContext, canaries: Canaries) -> Iterator[Path]:
     """The paths of canaries in this repository."""
     return ((each.ref, each.path) for each in canaries.found if each.repository == context.header.repository)
 
 
-def gone(context: MarkContext, paths: Sequence[Path]) -> dict[str, str]:
-    """Read paths again that read before. Returns those whose data is gone: ref and path, with the physical address.
+def gone(
+    context: MarkContext, paths: Sequence[Near], planned: Callable[[Collection[str]], Collection[str]]
+) -> dict[str, str]:
+    """Read paths again that read before. Returns those whose object the sweep took: ref and path, with the physical
+    address. `planned` tells which of some keys the plan of the sweep has.
 
-    IncompleteError if none is gone, and one answers in a way that says nothing of its data.
+    A path that shows another object by now is not among them. IncompleteError if the sweep took none, and one is gone
+    that it did not plan, or answers in a way that says nothing of its data.
     """
-    found: dict[str, str] = {}
-    odd: list[tuple[Path, int]] = []
-    for each, status in zip(paths, _read(partial(_any_status, context), paths), strict=True):
-        if status == _GONE:
-            found["/".join(each)] = _address(context, each)
-        elif status not in (*READS, _NO_PATH):
-            odd.append((each, status))
-    if odd and not found:
-        (ref, path), status = odd[0]
+    told = _told(partial(_seen_again, context), paths)
+    lost = {each: _keys(context, each.address) for each, status in told if status == _GONE}
+    taken = set(planned(sorted({key for keys in lost.values() for key in keys}))) if lost else set[str]()
+    found = {f"{each.ref}/{each.path}": each.address for each, keys in lost.items() if not taken.isdisjoint(keys)}
+    if found:
+        return found
+    name = f"{context.header.repository} {context.header.mark_id}"
+    for each in lost:
         raise IncompleteError(
-            f"{path!r} on {ref} read before objects near to it were deleted, and now lakeFS answers "
-            f"{status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
+            f"{each.path!r} on {each.ref} read before objects near to it were deleted, and its data ({each.address}) "
+            "is gone now. This sweep did not plan to delete it: something else deletes what is in use, or the store "
+            "takes two names for one. Nothing more is deleted. Find out which; then close the sweep (lakegc sweep "
+            f"{name} --close), and make a new mark."
         )
-    return found
+    for each, status in told:
+        if status not in (*READS, _NO_PATH):
+            raise IncompleteError(
+                f"{each.path!r} on {each.ref} read before objects near to it were deleted, and now lakeFS answers "
+                f"{status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
+            )
+    return {}
+
+
+def _seen_again(context: MarkContext, each: Near) -> tuple[Near, int]:
+    """A path that read before, and lakeFS's status for it; _NO_PATH if its data is gone, and it shows another object
+    than before: somebody moved the ref meanwhile. _NO_ANSWER if there is none, which must not hide the answer for
+    another path."""
+    try:
+        status = status_at(context, each.ref, each.path)
+    except ServerError:
+        return each, _NO_ANSWER
+    return each, _NO_PATH if status == _GONE and _shows_another(context, each) else status
+
+
+def _shows_another(context: MarkContext, each: Near) -> bool:
+    """True if a path surely shows another object than before."""
+    try:
+        shown = context.client.stat(context.header.repository, each.ref, each.path)
+    except LakegcError:
+        return False
+    return shown is not None and shown.physical_address != each.address
 
 
 def _until_it_reads(context: MarkContext) -> str:
@@ -101,22 +167,13 @@ def _until_it_reads(context: MarkContext) -> str:
     return f"Nothing more is deleted. When lakeFS reads its store again, run the same sweep: {again}."
 
 
-def _address(context: MarkContext, each: Path) -> str:
-    """The physical address at a path; "" if lakeFS does not tell."""
-    try:
-        shown = context.client.stat(context.header.repository, *each)
-    except LakegcError:
-        return ""
-    return shown.physical_address if shown else ""
-
-
-def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Path]) -> None:
+def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Near]) -> None:
     """Put paths on record below the folder of a sweep before their ring is deleted: a sweep may be killed in it."""
     found = {"ring": ring, "paths": [list(each) for each in paths]}
     connect(context.workspace).write(f"{folder}/{_NOTED}", encode(sealed(found)))
 
 
-def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
+def noted(context: MarkContext, folder: str) -> tuple[int, list[Near]]:
     """The last ring that a sweep began, and its paths; 0 and none if none was noted."""
     key = f"{folder}/{_NOTED}"
     try:
@@ -130,22 +187,14 @@ def noted(context: MarkContext, folder: str) -> tuple[int, list[Path]]:
     )
     found = unsealed(found, said)
     try:
-        return int(found["ring"]), [(str(ref), str(path)) for ref, path in found["paths"]]
+        return int(found["ring"]), [Near(*map(str, (ref, path, address))) for ref, path, address in found["paths"]]
     except (KeyError, TypeError, ValueError):
         raise MarkError(said) from None
 
 
-def _read(status: Callable[[str, str], int], paths: Sequence[Path]) -> list[int]:
+def _told(ask: Callable[[T], tuple[Near, int]], paths: Sequence[T]) -> list[tuple[Near, int]]:
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return list(pool.map(lambda each: status(*each), paths))
-
-
-def _any_status(context: MarkContext, ref: str, path: str) -> int:
-    """The same as `status_at`; _NO_ANSWER if there is none, which must not hide the answer for another path."""
-    try:
-        return status_at(context, ref, path)
-    except ServerError:
-        return _NO_ANSWER
+        return list(pool.map(ask, paths))
 
 
 def _some_of(ring: Sequence[Piece]) -> Iterator[tuple[str, int]]:

@@ -26,7 +26,7 @@ from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
-from lakegc_core.sweep.near import gone, near_paths, note, noted
+from lakegc_core.sweep.near import Near, gone, near_paths, note, noted
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.rings import SMALL, Rings, divide, shares_of
@@ -154,7 +154,7 @@ class Waves:
             self.context.say(f"{Stage.SWEPT_REPORT}: {self._idle} shares in a row deleted nothing; stopping")
         return self.is_stuck
 
-    def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[tuple[str, str]]:
+    def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[Near]:
         """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
         if not shares_of(self.context):
             return []
@@ -177,9 +177,9 @@ class Waves:
         self._passed = (self._stopped_at or rings.number(self._went)) - 1
         return rings
 
-    def _read_again(self, near: Sequence[tuple[str, str]], number: int) -> None:
+    def _read_again(self, near: Sequence[Near], number: int) -> None:
         """Read paths again after a ring. If one is gone, that goes on record: the guard `rings` then stops sweeps."""
-        self.gone = gone(self.context, near)
+        self.gone = gone(self.context, near, self.record.planned_among)
         self.read += len(near)
         if self.gone:
             self._stopped_at = number

@@ -10,6 +10,7 @@ import functools
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -44,15 +45,18 @@ REFS_SCHEMA = pa.schema(
 )
 
 
+_NAMED = 3
 MOST_FETCHED = 10_000
 """Commits newer than the dump, at most; if there are more, the dump is not of this repository."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """A task over the commit graph, on an executor. `extra`: commits that may be newer than the dump, by id."""
+    """A task over the commit graph, on an executor. `extra`: commits that may be newer than the dump, by id; `missing`:
+    ids that lakeFS does not know, which commits may name as parents."""
 
     extra: dict[str, Json] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
 
     def run(self) -> Iterator[Json]:
         """Read the dump and decide. Yields `unknown`, ids of commits that are in neither, or else its results."""
@@ -62,6 +66,22 @@ class Walk:
 def told_unknown(commit_ids: Iterable[str]) -> Json:
     """The result of a walk that lacks commits: their ids, or as many of them as are too many."""
     return {"unknown": sorted(commit_ids)[: MOST_FETCHED + 1]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ancestry(Walk):
+    """Finds out if lakeFS has the main parent of every commit of a dump. Yields `orphans`: a few commits whose
+    parent it has not. `dump`: the dump's metarange of commits."""
+
+    files: MetadataFiles
+    dump: str
+
+    def run(self) -> Iterator[Json]:
+        graph, unknown, _ = DumpFiles(self.files).graph(self.dump, self.extra, self.missing)
+        if unknown:
+            yield told_unknown(unknown)
+            return
+        yield {"orphans": [graph.commit_ids[number] for number in islice(graph.orphans, _NAMED)]}
 
 
 @dataclass(frozen=True)
@@ -87,7 +107,7 @@ class CommitWalk(Walk):
     ignored: tuple[str, ...] = ()
 
     def run(self) -> Iterator[Json]:
-        graph, unknown, passed_over = self._dump().graph(self.commits_metarange, self.extra)
+        graph, unknown, passed_over = self._dump().graph(self.commits_metarange, self.extra, self.missing)
         ids, metaranges = graph.commit_ids, graph.metarange_ids
         row = {commit_id: number for number, commit_id in enumerate(ids)}
         named, unlisted = self._named(row, unknown)
@@ -196,9 +216,18 @@ def write_commits(
 ) -> Iterator[Json]:
     """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA.
 
-    A client of lakeFS may record a commit with any text in the place of a metarange's id. CorruptFileError if such a
-    commit is retained; if it is not, it has no content.
+    A client of lakeFS may record a commit with any text in the place of a metarange's id, or of a parent's.
+    CorruptFileError if such a commit is retained; if it is not, it has no content, or no parent.
     """
+    if (
+        dataset != OTHERS
+        and (orphan := next((number for number in graph.orphans if number in chosen), None)) is not None
+    ):
+        raise CorruptFileError(
+            f"Commit {graph.commit_ids[orphan]} is retained, and lakeFS does not know its parent "
+            f"{graph.orphans[orphan]!r}. What that kept is not known, and nothing is collected while that is so. "
+            f"{way_out([graph.commit_ids[orphan]])}"
+        )
     writer = PartWriter(config, folder, COMMITS_SCHEMA)
     metaranges = {number: graph.metarange_ids[number] for number in chosen}
     for number in [number for number, each in metaranges.items() if each and not graveler.is_id(each)]:
@@ -223,7 +252,7 @@ def unreadable_commit(commit_id: str, metarange_id: str) -> str:
 
 
 def way_out(commit_ids: Sequence[str]) -> str:
-    """What to do about retained commits whose metarange cannot be read."""
+    """What to do about retained commits whose metarange or parent cannot be read."""
     return (
         "If lakeFS cannot read it either, and it will not come back: delete or reset the branches and tags at it, and "
         f"name it in lakegc.yaml: `ignore_commits: [{', '.join(commit_ids)}]`. {see(Symptom.UNREADABLE_COMMIT)}"

@@ -12,7 +12,7 @@ from lakegc_core.errors import CorruptFileError, IncompleteError, ObjectNotFound
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json
-from lakegc_core.policy.retention import Graph
+from lakegc_core.policy.retention import Graph, main_parent
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,13 @@ class DumpFiles:
     files: MetadataFiles
     ignored: Collection[str] = ()
 
-    def graph(self, metarange_id: str, extra: Mapping[str, Json]) -> tuple[Graph, set[str], list[str]]:
-        """The graph of all commits; the ids of parents that it lacks: of the dump the main ones, of newer commits all,
-        because a branch that was merged may be gone; and the ids of commits of `ignored` of which a metarange or a
-        parent was passed over. `extra`: commits by id; those that the dump has are taken from the dump."""
+    def graph(
+        self, metarange_id: str, extra: Mapping[str, Json], missing: Collection[str] = ()
+    ) -> tuple[Graph, set[str], list[str]]:
+        """The graph of all commits; the ids of parents that it lacks: main ones, but for those in `missing`, which
+        lakeFS does not know, and of newer commits all others, because a branch that was merged may be gone; and the ids
+        of commits of `ignored` of which a metarange or a parent was passed over. `extra`: commits by id; those that the
+        dump has are taken from the dump."""
         tables = self.tables(metarange_id, graveler.read_commits)
         if not tables:
             raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
@@ -41,8 +44,8 @@ class DumpFiles:
         columns = {name: values + [each[name] for each in newer] for name, values in columns.items()}
         passed_over = self._ignore(columns)
         graph, unknown = Graph.build(*columns.values())
-        merged = {each for commit in newer if commit["commit_id"] not in self.ignored for each in commit["parents"]}
-        return graph, unknown | (merged - dumped - extra.keys()), passed_over
+        merged = {each for commit in newer if commit["commit_id"] not in self.ignored for each in _merged(commit)}
+        return graph, unknown.difference(missing) | (merged - dumped - extra.keys()), passed_over
 
     def _ignore(self, columns: Mapping[str, list[Any]]) -> list[str]:
         ids, metaranges, parents = (columns[name] for name in ("commit_id", "metarange_id", "parents"))
@@ -83,3 +86,8 @@ class DumpFiles:
         data = self.files.read(identifier)
         graveler.verify_identity(data, identifier)
         return data
+
+
+def _merged(commit: Json) -> set[str]:
+    parents = commit["parents"]
+    return {*parents} - {main_parent(parents, commit["version"])} if parents else set()

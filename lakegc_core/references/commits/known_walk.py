@@ -66,7 +66,7 @@ class KnowingWalk(Walk):
 
     def run(self) -> Iterator[Json]:
         place, facts = self.place, self.place.facts
-        graph, unknown, _ = DumpFiles(place.files, facts.commits_ignored).graph(facts.dump, self.extra)
+        graph, unknown, _ = DumpFiles(place.files, facts.commits_ignored).graph(facts.dump, self.extra, self.missing)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
         refs, retained = rows_at(place.refs), rows_at(place.commits)
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()

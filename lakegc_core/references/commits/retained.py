@@ -26,7 +26,15 @@ from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules, main_parent, rules_json
-from lakegc_core.references.commits.commit_walk import MOST_FETCHED, OTHERS, REFS, REFS_SCHEMA, CommitWalk, Walk
+from lakegc_core.references.commits.commit_walk import (
+    MOST_FETCHED,
+    OTHERS,
+    REFS,
+    REFS_SCHEMA,
+    Ancestry,
+    CommitWalk,
+    Walk,
+)
 from lakegc_core.references.commits.known_walk import margin_of
 from lakegc_core.references.commits.rules_memory import remember
 from lakegc_core.spark.session import run_tasks
@@ -60,7 +68,7 @@ def find_retained(
     and count as well.
     """
     began = clock.now().timestamp()
-    answers = _RulesAndDump.ask(context)
+    answers = _RulesAndDump.ask(spark, context)
     out = DatasetFolder(context.workspace, folder, context.header.mark_id)
     digest, refs = _refs(context, out.at(REFS))
     refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
@@ -95,13 +103,31 @@ class _RulesAndDump:
     dump: DumpRefs
 
     @classmethod
-    def ask(cls, context: MarkContext) -> _RulesAndDump:
-        """Ask lakeFS, and remember its rules."""
+    def ask(cls, spark: SparkSession, context: MarkContext) -> _RulesAndDump:
+        """Ask lakeFS, and remember its rules. The dump comes before lakeFS's own list: where any commit names a main
+        parent that it does not know, it dies (1.84) when it is asked for this list, and so is not asked. The list is
+        only united with what lakegc's own rule retains. Commits that it has and the dump lacks are fetched one by one.
+        """
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
         judged_by, united_from = remember(context, in_force)
-        prepared = client.prepare_commits(repository) if in_force is not None else None
-        return cls(in_force, judged_by, united_from, prepared, client.dump(repository))
+        dump, prepared = client.dump(repository), None
+        if in_force is not None and not _orphans(spark, context, dump):
+            prepared = client.prepare_commits(repository)
+        return cls(in_force, judged_by, united_from, prepared, dump)
+
+
+def _orphans(spark: SparkSession, context: MarkContext, dump: DumpRefs) -> list[str]:
+    """A few commits of a dump whose main parent lakeFS does not know."""
+    walk = Ancestry(files=context.metadata, dump=dump.commits_metarange_id)
+    results = walk_until_known(partial(run_tasks, spark), context, walk)
+    found: list[str] = next(result["orphans"] for result in results if "orphans" in result)
+    if found:
+        context.say(
+            f"{Stage.RETENTION_COMMITS}: lakeFS does not know the parents of {', '.join(found)}; it is not asked for "
+            "its own list of retained commits, at which it would die"
+        )
+    return found
 
 
 def _commit_walk(
@@ -207,7 +233,8 @@ def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
 
 def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known. `run` runs
-    the walk as a task. Adds the commits to `walk.extra`.
+    the walk as a task. Adds the commits to `walk.extra`, and ids that lakeFS does not know to `walk.missing`: what a
+    walk goes on to call unknown is an error.
 
     Each round asks for twice as many ancestors as the round before: a line of n new commits takes log n rounds.
     """
@@ -222,9 +249,9 @@ def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
                 f"More than {MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
                 "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
             )
-        context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are newer than the dump")
+        context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are not in the dump")
         for commit_id in unknown:
-            _fetch_line(context, commit_id, depth, walk.extra)
+            _fetch_line(context, commit_id, depth, walk)
         depth *= 2
 
 
@@ -234,6 +261,8 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
     Once a commit was cherry-picked, some servers answer 404 to its full id for minutes, from a spoilt cache entry; the
     beginning of the id finds it all the same.
     """
+    if not graveler.is_id(commit_id):  # it may be the name of a ref
+        raise LakeFSError(f"{commit_id!r} is no id of a commit", _NOT_FOUND, "no id")
     try:
         commit = context.client.commit(context.header.repository, commit_id)
     except LakeFSError as error:
@@ -245,12 +274,19 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
     return commit
 
 
-def _fetch_line(context: MarkContext, commit_id: str, depth: int, fetched: dict[str, Json]) -> None:
-    """Ask for a commit and its main ancestors, so many in all, up to one that is in `fetched` already."""
+def _fetch_line(context: MarkContext, commit_id: str, depth: int, walk: Walk) -> None:
+    """Ask for a commit and its main ancestors, so many in all, up to one that was fetched already, or that lakeFS does
+    not know. LakeFSError if it was known before that lakeFS does not know it: not only a parent is missing."""
     for _ in range(depth):
-        if commit_id in fetched:
+        if commit_id in walk.extra:
             return
-        found = fetched[commit_id] = _row(fetch_commit(context, commit_id))
+        try:
+            found = walk.extra[commit_id] = _row(fetch_commit(context, commit_id))
+        except LakeFSError as error:
+            if error.status != _NOT_FOUND or not error.message or commit_id in walk.missing:
+                raise
+            walk.missing.add(commit_id)
+            return
         if not found["parents"]:
             return
         commit_id = main_parent(found["parents"], found["version"])

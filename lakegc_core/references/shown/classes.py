@@ -62,14 +62,17 @@ def ranked_classes(rows: pa.Table) -> Iterator[pa.Table]:
 
 def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """SIZES of rows with size, objects, bytes and waited. Classes that waited come first, then those that free the most
-    bytes; empty objects come last."""
+    bytes. Empty objects come last, but first of all if they waited: else a budget that others spend never gets to them.
+    """
     for batch in batches:
         sizes, total = batch["size"].to_numpy(), batch["bytes"].to_numpy()
         waited = batch["waited"].to_numpy(zero_copy_only=False)
         doublings = np.log2(np.maximum(total, 1).astype(np.float64))
         ranks = ((64 - doublings) * _FINE).astype(np.int64) * _SPREAD + sizes % _SPREAD + 1
         # A class that did not wait gets a rank above all ranks of classes that waited.
-        ranks = np.where(total == 0, _EMPTY_RANK, ranks + np.where(waited, 0, 2 * 64 * _FINE * _SPREAD))
+        ranks = np.where(
+            total == 0, np.where(waited, EVERY + 1, _EMPTY_RANK), ranks + np.where(waited, 0, 2 * 64 * _FINE * _SPREAD)
+        )
         columns = [batch["size"], batch["objects"], batch["bytes"], pa.array(ranks.astype(np.int32))]
         yield pa.RecordBatch.from_arrays(columns, schema=SIZES)
 

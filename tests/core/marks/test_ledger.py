@@ -24,7 +24,8 @@ from tests.support.marks import parts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNTOUCHED = [Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT, Outcome.OVER_BUDGET]
+UNTRIED = [Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT]
+UNTOUCHED = [*UNTRIED, Outcome.OVER_BUDGET, Outcome.NOT_IN_BACKUP]
 STAMP = "20250331T120000000000"
 ODD_REPORTS = [
     json.dumps({"finished_at": 1.5, "outcomes": {}, "taken_back": [], **odd}).encode()

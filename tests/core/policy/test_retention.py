@@ -259,3 +259,5 @@ def test_a_main_parent_that_the_dump_lacks_is_named() -> None:
     assert unknown == {"lost"}
     _, unknown = Graph.build(["b"], [""], [NOW], [["lost", "other"]], [0])
     assert unknown == {"other"}
+    graph, unknown = Graph.build(["b", "c"], [""] * 2, [NOW] * 2, [[""], ["lost"]], [1] * 2)
+    assert (unknown, graph.orphans) == ({"lost"}, {1: "lost"}), "lakeFS takes an empty one for none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,11 +20,12 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import near, rings, waves
 from lakegc_core.sweep.canaries import Canaries
-from lakegc_core.sweep.near import gone, note, noted
+from lakegc_core.sweep.near import Near, gone, note, noted
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from tests.core.sweep.test_canaries import no_branches, no_commits_that_are_kept_for
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIVE = 25
+HERE = "s3://bucket/lake/data/x"
+Answered = Mapping[str, tuple[str | Exception | None, int | Exception]]
+"""What lakeFS answers, by path: the address, or None where nothing is shown, and the status of its data."""
 DAY = timedelta(days=1)
 
 
@@ -121,63 +125,107 @@ def test_paths_are_on_record_before_their_ring_and_a_record_that_does_not_say_wh
         workspace=LocalConfig(str(tmp_path)), header=SimpleNamespace(repository="lake", mark_id="m1")
     )
     assert noted(context, "sweeps/1") == (0, [])
-    note(context, "sweeps/1", 2, [("main", "a/ü"), ("v1", "b")])
-    assert noted(context, "sweeps/1") == (2, [("main", "a/ü"), ("v1", "b")])
-    for damaged in (b"", b"{}", b'{"ring": 1, "paths": [1]}'):
+    read = [Near("main", "a/ü", f"{HERE}/1"), Near("v1", "b", f"{HERE}/2")]
+    note(context, "sweeps/1", 2, read)
+    assert noted(context, "sweeps/1") == (2, read)
+    for damaged in (b"", b"{}", b'{"ring": 1, "paths": [1]}', b'{"ring": 1, "paths": [["main", "a"]]}'):
         (tmp_path / "sweeps/1/near.json").write_bytes(damaged)
         with pytest.raises(MarkError):
             noted(context, "sweeps/1")
 
 
+class Answers:
+    """lakeFS, as far as paths near to a ring are asked for."""
+
+    def __init__(self, shown: Answered) -> None:
+        self.shown = shown
+
+    def stat(self, repository: str, ref: str, path: str) -> SimpleNamespace | None:
+        address = self.shown[path][0]
+        if isinstance(address, Exception):
+            raise address
+        return None if address is None else SimpleNamespace(physical_address=address)
+
+    def read_byte(self, repository: str, ref: str, path: str) -> int:
+        status = self.shown[path][1]
+        if isinstance(status, Exception):
+            raise status
+        return status
+
+
+def context_of(shown: Answered) -> Any:
+    return SimpleNamespace(
+        client=Answers(shown),
+        header=SimpleNamespace(repository="lake", mark_id="m1"),
+        namespace=Namespace(HERE.removesuffix("/data/x")),
+    )
+
+
+def all_of(addresses: Collection[str]) -> Collection[str]:
+    return addresses
+
+
+def none_of(addresses: Collection[str]) -> Collection[str]:
+    return ()
+
+
 @pytest.mark.parametrize("odd", [LakeFSError("busy", 500), ServerError("no answer")])
 def test_a_path_that_is_gone_counts_whatever_other_paths_answer(odd: Exception) -> None:
-    def read_byte(repository: str, ref: str, path: str) -> int:
-        if path == "odd":
-            raise odd
-        return 410 if path == "gone" else 200
-
-    def stat(*_: str) -> None:
-        raise ServerError("no answer")
-
-    context: Any = SimpleNamespace(
-        client=SimpleNamespace(read_byte=read_byte, stat=stat), header=SimpleNamespace(repository="lake", mark_id="m1")
-    )
-    paths = [("main", "odd"), ("main", "gone"), ("main", "whole")]
-    assert gone(context, paths) == {"main/gone": ""}
+    silent = ServerError("no answer")
+    context = context_of({"odd": (silent, odd), "gone": (silent, 410), "whole": (f"{HERE}/3", 200)})
+    paths = [Near("main", name, f"{HERE}/{number}") for number, name in enumerate(("odd", "gone", "whole"), 1)]
+    assert gone(context, paths, all_of) == {"main/gone": f"{HERE}/2"}
     with pytest.raises(IncompleteError, match="'odd' on main"):
-        gone(context, [paths[0], paths[2]])
+        gone(context, [paths[0], paths[2]], all_of)
+
+
+def test_a_path_that_shows_another_object_than_before_the_ring_is_none_that_the_ring_took() -> None:
+    """Somebody moved the branch onto a commit whose object an earlier sweep had deleted."""
+    context = context_of({"moved": (f"{HERE}/9", 410)})
+    assert gone(context, [Near("main", "moved", f"{HERE}/1")], all_of) == {}
+
+
+@pytest.mark.parametrize("shown", [f"{HERE}/1", None])
+def test_a_path_whose_object_no_plan_has_ends_the_sweep_and_is_not_said_to_be_taken_by_it(shown: str | None) -> None:
+    context = context_of({"taken": (f"{HERE}/2", 410), "vanished": (shown, 410)})
+    paths = [Near("main", "taken", f"{HERE}/2"), Near("main", "vanished", f"{HERE}/1")]
+    with pytest.raises(IncompleteError, match=r"'vanished' on main .*/x/1.* did not plan .* --close"):
+        gone(context, paths[1:], none_of)
+    planned = {"data/x/2"}
+    assert gone(context, paths, planned.intersection) == {"main/taken": f"{HERE}/2"}
+
+
+def test_imports_are_not_read_before_a_ring_and_stop_no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bucket that they lie in may be closed to lakeFS, or have a lifecycle of its own."""
+    imports: Answered = {"old": ("s3://other/raw/1", 410), "closed": ("s3://other/raw/2", LakeFSError("refused", 403))}
+    assert paths_near(monkeypatch, {**imports, "own": (f"{HERE}/1", 206)}) == [Near("main", "own", f"{HERE}/1")]
+    assert paths_near(monkeypatch, imports) == []
 
 
 def test_where_lakefs_gives_no_answer_before_a_ring_the_sweep_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without paths that read, nothing would tell that the ring took what is live."""
     with pytest.raises(ServerError, match="no answer"):
-        paths_near(monkeypatch, {"a": ServerError("no answer")})
+        paths_near(monkeypatch, {"a": (f"{HERE}/1", ServerError("no answer"))})
 
 
 def test_where_no_path_reads_before_a_ring_and_one_cannot_be_told_the_sweep_breaks_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    busy, refused = LakeFSError("busy", 503), LakeFSError("refused", 403)
-    assert paths_near(monkeypatch, {"a": 206, "b": busy, "c": refused}) == [("main", "a")], "a loss would be told"
-    assert paths_near(monkeypatch, {"a": LakeFSError("gone", 410), "b": LakeFSError("none", 404)}) == []
+    busy, refused, none = LakeFSError("busy", 503), LakeFSError("refused", 403), (None, LakeFSError("none", 404))
+    read = Near("main", "a", f"{HERE}/1")
+    assert paths_near(monkeypatch, {"a": (read.address, 206), "b": (f"{HERE}/2", busy), "c": (refused, refused)}) == [
+        read
+    ], "a loss would be told"
+    assert paths_near(monkeypatch, {"a": (read.address, 410), "b": none}) == []
     for odd in (busy, refused):
         with pytest.raises(IncompleteError, match=r"'b' on main answers .*run the same sweep: lakegc sweep lake m1"):
-            paths_near(monkeypatch, {"a": LakeFSError("none", 404), "b": odd})
+            paths_near(monkeypatch, {"a": none, "b": (f"{HERE}/2", odd)})
 
 
-def paths_near(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int | Exception]) -> list[tuple[str, str]]:
-    """The paths that read before a ring. `answers`: of lakeFS, by path."""
-
-    def read_byte(repository: str, ref: str, path: str) -> int:
-        answer = answers[path]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    context: Any = SimpleNamespace(
-        client=SimpleNamespace(read_byte=read_byte), header=SimpleNamespace(repository="lake", mark_id="m1")
-    )
-    monkeypatch.setattr(near, "last_paths", lambda *_: [("main", path) for path in answers])
+def paths_near(monkeypatch: pytest.MonkeyPatch, shown: Answered) -> list[Near]:
+    """The paths that read before a ring."""
+    context = context_of(shown)
+    monkeypatch.setattr(near, "last_paths", lambda *_: [("main", path) for path in shown])
     monkeypatch.setattr(near, "_refs", lambda _: ({"main"}, ["main"]))
     monkeypatch.setattr(near, "_beside", lambda *_: iter(()))
     spark: Any = None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakegc_core.errors import IncompleteError, RefusedError, ServerError
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.errors import CorruptFileError, IncompleteError, RefusedError, ServerError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Commit, Ref
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.references.commits import retained
 from lakegc_core.references.commits.commit_walk import Walk
 from lakegc_core.references.commits.retained import (
@@ -24,7 +27,9 @@ from lakegc_core.references.commits.retained import (
     write_heads,
 )
 from lakegc_core.tables.parts import Part, read_part
-from tests.support.lake import NO_SPARK, lake
+from lakegc_sandbox import Repository
+from lakegc_sandbox.files import graveler_writer
+from tests.support.lake import NO_SPARK, NOW, lake
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -108,6 +113,9 @@ def test_another_commit_than_the_one_asked_for_is_an_error_and_so_is_none(contex
         fetch_commit(asking(context, Client(commits={A: Commit(B, B, (), 1)})), A)
     with pytest.raises(LakeFSError):
         fetch_commit(asking(context, Client()), A)
+    asked = asking(context, Client(commits={"main": Commit(A, B, (), 1)}))
+    with pytest.raises(LakeFSError, match="'main' is no id of a commit"):
+        fetch_commit(asked, "main")
 
 
 def test_commits_that_the_dump_lacks_are_asked_for_until_all_are_known_and_not_without_end(
@@ -123,3 +131,60 @@ def test_commits_that_the_dump_lacks_are_asked_for_until_all_are_known_and_not_w
     monkeypatch.setattr(retained, "MOST_FETCHED", 3)
     with pytest.raises(IncompleteError, match="missing from lakeFS's own dump"):
         walk_until_known(lambda items, _: [{"unknown": [B, C, "d" * 64] if items[0].extra else [A]}], asked, Walk())
+
+
+@pytest.mark.parametrize("parent", [A, "main"])
+@pytest.mark.parametrize("rules", [7, None])
+def test_a_commit_whose_parent_lakefs_does_not_know_stops_a_mark_only_while_it_is_retained(
+    tmp_path: Path, parent: str, rules: int | None
+) -> None:
+    """lakeFS 1.84 dies when it is asked for the commits that it retains, and has such a commit."""
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        if rules:
+            repository.set_rules(rules)
+
+        def found(*ignored: str) -> CommitsFacts:
+            policy = RepositoryPolicy(match="*", ignore_commits=ignored, rules=None if rules else "keep-all-commits")
+            marked = replace(served, policies=(policy,)).begin("lake", f"m{len(served.server.requests)}")
+            return find_retained(NO_SPARK, marked, "here", former=None).facts
+
+        child = orphan(repository, parent, days=30)
+        if rules:
+            assert (found().known, found().retained, found().server_retained) == (2, 1, None)
+            child = orphan(repository, parent, days=1)
+        with pytest.raises(CorruptFileError, match=rf"Commit {child} is retained.*ignore_commits: \[{child}\]"):
+            found()
+        assert found(child).retained == 2 and list(found(child).commits_ignored) == [child]
+        assert not any("prepare_commits" in path for _, path in served.server.requests)
+
+
+def orphan(repository: Repository, parent: str, days: int) -> str:
+    """A commit on no branch, as a client may record it."""
+    (first, *_) = repository.refs.commits.values()
+    created = int((NOW - timedelta(days=days)).timestamp()) * 10**9
+    commit = graveler_writer.Commit("me", "orphan", created, first.meta_range_id, (parent,), 1)
+    repository.refs.commits[commit.id] = commit
+    return commit.id
+
+
+def test_an_answer_that_is_not_lakefs_own_makes_no_parent_missing(context: MarkContext) -> None:
+    """A proxy may answer 404 in its place. An id that is no parent is an error, whoever answers."""
+
+    class Refuses(Client):
+        message = ""
+
+        def commit(self, repository: str, commit_id: str) -> Commit:
+            raise LakeFSError("not found", 404, self.message)
+
+    def walked(items: Sequence[Walk], task: object) -> list[dict[str, Any]]:
+        return [{"unknown": [A]}] if A not in items[0].missing or is_needed else [{"facts": {}}]
+
+    is_needed, client = False, Refuses()
+    with pytest.raises(LakeFSError):
+        walk_until_known(walked, asking(context, client), Walk())
+    client.message = "not found"
+    assert walk_until_known(walked, asking(context, client), walk := Walk()) and walk.missing == {A}
+    is_needed = True
+    with pytest.raises(LakeFSError):
+        walk_until_known(walked, asking(context, client), Walk())

@@ -31,9 +31,8 @@ def test_what_waited_comes_first_then_what_frees_most_and_empty_objects_last() -
     assert in_order((8, 1 << 30, True), (16, 1 << 20, True), (24, 1 << 30, False))
 
 
-def test_empty_objects_come_last_though_they_have_waited() -> None:
-    assert in_order((8, 1, False), (0, 0, True))
-    assert ranks((0, 0, True)) == ranks((0, 0, False))
+def test_empty_objects_that_have_waited_come_first_of_all_or_a_budget_that_is_always_spent_never_gets_to_them() -> None:
+    assert in_order((0, 0, True), (8, (1 << 63) - 1, True), (16, 1 << 60, False))
 
 
 def test_no_class_has_the_rank_of_entries_that_are_alike_to_all() -> None:
