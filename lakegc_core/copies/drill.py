@@ -52,6 +52,7 @@ QUARANTINE, STORE, BACKUP = "quarantine", "store", "backup"
 
 _IN_MEMORY = 16 << 20  # bytes of an object that stay out of a temporary file
 _NAMED = 10  # paths
+_MOST_OF_A_KIND = 1_000
 _SPARE = 20  # for each object that is wanted, so many are looked at: some may be too large, or gone
 
 
@@ -208,7 +209,9 @@ def _spread(spark: SparkSession, context: MarkContext, record: SweepRecord) -> D
     by_hash = F.xxhash64("address", F.lit(clock.now().isoformat()))
     kind = Window.partitionBy("cause", F.expr("int(log10(1 + size))")).orderBy(by_hash)
     ranked = ready.select("address", "size", "cause", F.row_number().over(kind).alias("rank"), by_hash.alias("hash"))
-    return ranked.orderBy("rank", "hash").select("address", "size", "cause")
+    # So few of each kind that Spark drops the others before it moves them (`windowGroupLimitThreshold`).
+    few = ranked.where(ranked["rank"] <= _MOST_OF_A_KIND)
+    return few.orderBy("rank", "hash").select("address", "size", "cause")
 
 
 def _digest(config: StoreConfig, address: str) -> tuple[int, str] | None:

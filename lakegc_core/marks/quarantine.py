@@ -185,8 +185,11 @@ def _early(context: RepositoryContext, mark_id: str, now: float) -> str:
     mark, record = context.artifacts(mark_id), record_of(context, mark_id)
     if is_open(mark.store, mark.folder):
         return "a sweep of the mark broke off: finish it, or close it (lakegc sweep … --close)"
-    if any(each.mark_id == mark_id for each in unfinished(context)):
-        return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"
+    try:
+        if any(each.mark_id == mark_id for each in unfinished(context)):
+            return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"
+    except MarkError as error:  # it may be one of this mark
+        return str(error)
     return f"in quarantine until {instant(record.until)}" if record is not None and now < record.until else ""
 
 

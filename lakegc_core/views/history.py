@@ -62,7 +62,7 @@ def history_of(
         "oldest": oldest_of(whole[0]) if whole else None,
         "refused": whole[0].get("refused", []) if whole else [],
         "drill": drill_json(context),
-        "came_back": {name: sum(each["came_back"][name] for each in swept if not each["drill"]) for name in _NONE},
+        "came_back": {name: sum(each["came_back"][name] for each in swept if not each.get("drill")) for name in _NONE},
         "totals": _totals(swept, since),
         "price": price_json(context.settings.price),
     }
@@ -157,7 +157,7 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
             return found
         opened = open_mark(context, mark["mark_id"])
         facts = opened.mark.facts(ExpiredFacts)
-        is_swept = any(not sweep["drill"] for sweep in swept)
+        is_swept = any(not sweep.get("drill") for sweep in swept)
         refused = [] if is_swept else [verdict for verdict in judge(opened) if verdict.stops]
         return found | {
             "cutoff": instant(opened.header.cutoff),
@@ -221,7 +221,7 @@ def _totals(sweeps: Iterable[Json], since: float) -> Json:
     for sweep in sweeps:
         if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
             continue
-        found["sweeps"] += not sweep["drill"]
+        found["sweeps"] += not sweep.get("drill")
         found["deleted"] += sweep["deleted"]
         found["bytes_deleted"] += sweep["bytes_deleted"]
         if kind := _not_freed(sweep):
@@ -299,7 +299,7 @@ def _remark(mark: Json) -> str:
         return "a sweep broke off"
     if mark.get("refused"):
         return "refused"
-    swept = [sweep for sweep in mark["swept"] if not sweep["drill"]]
+    swept = [sweep for sweep in mark["swept"] if not sweep.get("drill")]
     if swept and (over := swept[-1]["outcomes"].get(Outcome.OVER_BUDGET)):
         return f"stopped by its budget or a ring: {over:,} objects left"
     waits = mark.get("unconfirmed", _NONE)["objects"]
