@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.copies.backup import restore
+from lakegc_core.copies.drill import Wanted
+from lakegc_core.copies.drill import drill as drill_of
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
@@ -136,6 +138,19 @@ def close(spark: SparkSession, context: MarkContext) -> SweepResult:
     result = _with_what_came_back(spark, context, close_sweep(spark, context))
     publish(context)
     return result
+
+
+def drill(
+    spark: SparkSession,
+    context: MarkContext,
+    *,
+    accepted: Mapping[str, str] | None = None,
+    wanted: Wanted | None = None,
+) -> Json:
+    """Drill undo with a mark (`copies.drill`), and write the mark's page with what came of it."""
+    report = drill_of(spark, context, accepted=accepted, wanted=wanted)
+    publish(context)
+    return report
 
 
 def publish(context: MarkContext, report: Json | None = None) -> None:

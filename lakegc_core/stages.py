@@ -20,6 +20,7 @@ from lakegc_core.references.ranges.committed import read_committed
 from lakegc_core.references.staged import dump_staged
 from lakegc_core.sweep import sweep
 from lakegc_core.sweep.budget import Budget
+from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.result import SweepResult
 
@@ -92,7 +93,7 @@ def swept_report(
     *,
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
-    only: OtherMark | None = None,
+    only: OtherMark | Chosen | None = None,
     budget: Budget | None = None,
 ) -> SweepResult:
     """Sweep a mark, see `sweep.sweep.run`."""

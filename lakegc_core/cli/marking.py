@@ -24,7 +24,7 @@ from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
-from lakegc_core.marks.sweeps import finished_sweeps, sweeps_of
+from lakegc_core.marks.sweeps import finished_sweeps, without_drills
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
@@ -112,7 +112,7 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
 
 def _swept(context: MarkContext) -> str:
     """The results of the sweeps of a mark, and what is still to be done; empty for a mark that nobody has swept."""
-    over, begun = finished_sweeps(context), sweeps_of(connect(context.workspace), context.mark.folder)
+    over, begun = finished_sweeps(context), without_drills(connect(context.workspace), context.mark.folder)
     lines = screen.swept_lines(over)
     again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"
     if len(over) < len(begun):
@@ -161,7 +161,7 @@ def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[
 def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     given = budget_given(options)
-    repository, accepted = opened(options, reporter), _accepted(options)
+    repository, accepted = opened(options, reporter), accepted_by(options)
     budget = budget_of(repository, given)
     options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
@@ -215,7 +215,7 @@ def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     given = budget_given(options)
     repository = opened(options, reporter)
-    accepted, budget = _accepted(options), budget_of(repository, given)  # `until` is counted from here
+    accepted, budget = accepted_by(options), budget_of(repository, given)  # `until` is counted from here
     if not options.dry_run and not options.yes and not sys.stdin.isatty():
         raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
     with metered(options, repository) as told:
@@ -268,7 +268,8 @@ def _end(result: SweepResult) -> int:
     return EXIT_CODE if result.over_budget and not result.dry_run else 0
 
 
-def _accepted(options: argparse.Namespace) -> dict[str, str]:
+def accepted_by(options: argparse.Namespace) -> dict[str, str]:
+    """The reasons that the options give for guards that they accept. SettingsError if one is missing."""
     if options.accept and not (options.because or "").strip():
         raise SettingsError('--accept needs --because "…": the reason goes into the report.')
     return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))

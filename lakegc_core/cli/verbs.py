@@ -21,7 +21,7 @@ from lakegc_core.cli.options import (
 )
 from lakegc_core.cli.verb import Verb
 from lakegc_core.names import RULES_MODES
-from lakegc_core.policy.safety import KEEP_MARKS
+from lakegc_core.policy.safety import DRILL_OBJECTS, KEEP_MARKS
 
 if TYPE_CHECKING:
     from lakegc_core.views.progress import Reporter
@@ -75,14 +75,18 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
 
 
 def _sweeping_options(to: argparse.ArgumentParser) -> None:
-    flag(to, "--yes", "do not ask; needed where there is no terminal")
+    _accepting_options(to)
     flag(to, "--dry-run", "do everything but delete; say also what would go past guards that can be accepted")
-    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
-    option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
     option(to, "--most-bytes", metavar="SIZE", help="delete at most so much, e.g. 2TB; the largest objects first")
     option(to, "--most-objects", metavar="N", help="delete at most so many objects; the largest first")
     option(to, "--until", metavar="HH:MM", help="delete nothing from this time of day on, UTC")
     option(to, "--most-requests", metavar="N", help="send at most so many requests for deletes to the store")
+
+
+def _accepting_options(to: argparse.ArgumentParser) -> None:
+    flag(to, "--yes", "do not ask; needed where there is no terminal")
+    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
+    option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
 
 
 def _marks_arguments(to: argparse.ArgumentParser) -> None:
@@ -160,6 +164,15 @@ def _restore_arguments(to: argparse.ArgumentParser) -> None:
         help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
     )
     _copying_options(to)
+
+
+def _drill_arguments(to: argparse.ArgumentParser) -> None:
+    _by_mark(to)
+    _accepting_options(to)
+    text = f"delete and bring back at most so many objects (default: {DRILL_OBJECTS})"
+    option(to, "--objects", metavar="N", type=int, default=DRILL_OBJECTS, help=text)
+    text = "choose objects of at most so much in all, e.g. 5GB: each is read before and after (default: 1 GiB)"
+    option(to, "--read-most", metavar="SIZE", help=text)
 
 
 def _copying_options(to: argparse.ArgumentParser) -> None:
@@ -246,6 +259,12 @@ VERBS = (
         "restore",
         "bring the objects of a mark back, from their backup or from what the store keeps",
         _restore_arguments,
+    ),
+    _verb(
+        "drill",
+        "drill",
+        "delete a few objects that a mark would delete, bring them back, and compare: proof that undo works here",
+        _drill_arguments,
     ),
     _verb(
         "doctor",

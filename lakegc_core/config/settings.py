@@ -223,6 +223,8 @@ class RepositoryPolicy:
         bool, flag_by(Literal["optional", "required"]), Field(json_schema_extra={"default": "optional"})
     ] = False
     """required: a whole backup is a condition of the sweep."""
+    drill_within: WaitingTime | None = None
+    """How long ago the last drill may be, which must have passed, for a sweep: a duration. Left out: none is needed."""
     backup_to: Text | None = None
     """Where backups go that nobody asks for by hand: a URI or an absolute folder."""
     quarantine: WaitingTime | None = None

@@ -43,6 +43,7 @@ from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, spark_width
 
@@ -151,6 +152,7 @@ def restore(
     place: str | None = None,
     *,
     paths: Sequence[str] = (),
+    chosen: Chosen | None = None,
     limits: Limits | None = None,
 ) -> CopyResult:
     """Bring the objects of a mark back to where lakeFS expects them; all, or those of some paths.
@@ -159,7 +161,7 @@ def restore(
     sweeps deleted (`undo`).
     `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
     that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
-    mark's own list. MarkError if there is no such object.
+    mark's own list. `chosen`: what a drill has chosen, and nothing else. MarkError if there is no such object.
     """
     started, limits = time.monotonic(), limits or Limits()
     source = context.data if place is None else place_of(context, place)
@@ -169,6 +171,8 @@ def restore(
         objects = undo.deleted_objects(spark, context) if place is None else _backed_up(spark, context, source)
         if paths:
             objects = _chosen(spark, context, objects, paths)
+        if chosen:
+            objects = chosen.among(objects)
         objects = _spread(objects)
         folder = f"{context.mark.folder}/{RESTORES}/{clock.now().strftime(STAMP)}"
         quarantine.keep_on(context, context.header.mark_id)
@@ -181,7 +185,7 @@ def restore(
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
-        _close_restore(spark, context, folder, copied.journal, result, whole=place is None and not paths)
+        _close_restore(spark, context, folder, copied.journal, result, whole=place is None and not paths and not chosen)
     if (paths or place is None) and not sum(result.outcomes.values()):
         what = "backup" if place is not None else "sweeps"
         matching = f" matches {', '.join(paths)}" if paths else " is on record"

@@ -99,10 +99,8 @@ def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
     return min(clock.now().timestamp(), written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY)
 
 
-def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The objects that the journals of the mark's sweeps call deleted, also after it was retired."""
-    from pyspark.sql import functions as F
-
+def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also after it was retired."""
     mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
     swept = Records(tuple(each for each in mine if each.kind == Kind.SWEPT))
     records = readable_records(spark, swept)
@@ -111,7 +109,19 @@ def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
             f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"
         )
     sources = tuple(source for each in records.found for source in each.rows.sources)
-    rows = Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
+    return Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)
+
+
+def may_be_gone(outcome: str) -> bool:
+    """True if an object may be gone by a sweep whose journal has this outcome of it: `_journalled` has these rows."""
+    return outcome in _MAY_BE_GONE or (outcome.startswith(FAILED_DELETE) and outcome not in _NOT_SENT)
+
+
+def _journalled(spark: SparkSession, context: MarkContext) -> DataFrame:
+    """The objects that these journals call deleted, or that may be."""
+    from pyspark.sql import functions as F
+
+    rows = journals_of(spark, context)
     failed = rows["outcome"].startswith(FAILED_DELETE) & ~rows["outcome"].isin(*_NOT_SENT)
     rows = rows.where(rows["outcome"].isin(*_MAY_BE_GONE) | failed)
     return rows.groupBy("address").agg(F.max("size").alias("size"), F.max("at").alias("at"))

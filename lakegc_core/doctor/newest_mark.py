@@ -9,6 +9,7 @@ from lakegc_core.doctor.finding import Finding, Level
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
+from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
@@ -32,7 +33,7 @@ _LEVELS = {
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
-    found = [*_iceberg(context), *_strangers(context)]
+    found = [*_iceberg(context), *_strangers(context), *_drill(context)]
     mark = newest_mark(context)
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
@@ -41,6 +42,19 @@ def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     opened = open_mark(context, mark.mark_id)
     looked = [*_age(opened), *_guards(opened), *_ignored(opened), *_foreign(opened.mark), *_references(opened)]
     return [*found, *looked]
+
+
+def _drill(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that the last drill did not pass, or is not over."""
+    drill = last_drill(context)
+    if drill is not None and drill.problem:
+        yield Finding(
+            "drill",
+            Level.ALARM,
+            f"Drill {drill.name} did not pass: {drill.problem}.",
+            "What sweeps delete by mistake may not come back, and what the drill deleted may be gone still.",
+            f"lakegc drill {context.repository.id}; it first ends a drill that is not over.",
+        )
 
 
 def _age(context: MarkContext) -> Iterator[Finding]:

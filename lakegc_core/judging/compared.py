@@ -10,7 +10,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.marks.sweeps import sweeps_of
+from lakegc_core.marks.sweeps import without_drills
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -39,7 +39,7 @@ def previous_of(context: MarkContext) -> Previous | None:
 
 
 def _was_swept(mark: MarkArtifacts) -> bool:
-    return bool(sweeps_of(mark.store, mark.folder))
+    return bool(without_drills(mark.store, mark.folder))
 
 
 def staged_lost(

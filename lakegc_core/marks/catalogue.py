@@ -13,7 +13,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.artifacts import Header, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.shelf import Shelf, Standing, retired_marks
-from lakegc_core.marks.sweeps import sweeps_of
+from lakegc_core.marks.sweeps import without_drills
 from lakegc_core.names import COMPLETE, STAGES, SWEPT, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
@@ -82,7 +82,7 @@ def _own(mark: MarkArtifacts) -> dict[str, Any]:
             done = [stage for stage in STAGES if mark.manifest(stage)]
             return found | {"state": f"after {done[-1]}" if done else "begun"}
         facts = mark.facts(ExpiredFacts)
-        sweeps = len(sweeps_of(mark.store, mark.folder))
+        sweeps = len(without_drills(mark.store, mark.folder))
         return found | {
             "state": SWEPT if sweeps else COMPLETE,
             "expired": facts.expired.objects,

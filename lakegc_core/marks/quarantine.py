@@ -20,6 +20,7 @@ from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.drills import unfinished
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import restores_of
@@ -200,6 +201,11 @@ def _early(context: RepositoryContext, mark_id: str, now: float) -> str:
     mark, record = context.artifacts(mark_id), record_of(context, mark_id)
     if is_open(mark.store, mark.folder):
         return "a sweep of the mark broke off: finish it, or close it (lakegc sweep … --close)"
+    try:
+        if any(each.mark_id == mark_id for each in unfinished(context)):
+            return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"
+    except MarkError as error:  # it may be one of this mark
+        return str(error)
     return f"in quarantine until {instant(record.until)}" if record is not None and now < record.until else ""
 
 

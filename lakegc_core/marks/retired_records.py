@@ -12,7 +12,7 @@ from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import decode, encode, sealed
 from lakegc_core.marks.ledger import restores_of
-from lakegc_core.marks.sweeps import files_of, journalled, report_of, statement_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, is_drill, journalled, report_of, statement_of, sweeps_of
 from lakegc_core.names import RETIRED, STAGES, Json, Outcome, Stage
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def freed_by(record: Json) -> Json:
         "expired": expired.get("objects", 0),
         "expired_bytes": expired.get("bytes", 0),
         "garbage_since": None if since is None else instant(since),
-        "sweeps": len(record["sweeps"]),
+        "sweeps": sum(not is_drill(report) for report in reports),
         "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
         "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
         "backup": (record["backup"] or {}).get("place"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,9 @@ ACCEPTED = "accepted.json"
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
 
+DRILL = "drill:"
+"""The beginning of the name that the sweep of a drill has: `only` of its plan and of its report."""
+
 _NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
 
@@ -59,6 +62,31 @@ def sweeps_of(store: Store, mark_folder: str) -> list[int]:
     prefix = f"{mark_folder}/sweeps/"
     names = [each.removeprefix(prefix).rstrip("/") for level in store.list_level(prefix) for each in level.prefixes]
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
+
+def is_drill(told: Mapping[str, Any]) -> bool:
+    """True if a sweep is part of a drill, by its plan or its report: what it deleted was to come back at once."""
+    return str(told.get("only") or "").startswith(DRILL)
+
+
+def without_drills(store: Store, mark_folder: str) -> list[int]:
+    """The numbers of the sweeps of a mark that are no part of a drill, by their plans. One whose plan does not read
+    counts as a sweep."""
+    return [each for each in sweeps_of(store, mark_folder) if not is_drill(_plan_of(store, mark_folder, each))]
+
+
+def sweep_of_drill(store: Store, mark_folder: str, name: str) -> int | None:
+    """The number of the sweep of a drill, whose name begins with DRILL; None if no plan of it was sealed."""
+    numbers = sweeps_of(store, mark_folder)
+    return next((each for each in numbers if _plan_of(store, mark_folder, each).get("only") == name), None)
+
+
+def _plan_of(store: Store, mark_folder: str, number: int) -> Json:
+    """The plan of a sweep as it stands; nothing of one that is not there or does not read."""
+    key = f"{mark_folder}/sweeps/{number}/plan.json"
+    with suppress(ObjectNotFoundError, MarkError):
+        return decode(store.read(key), key)
+    return {}
 
 
 def missing(numbers: Sequence[int]) -> Iterator[str]:
@@ -252,10 +280,10 @@ def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, 
 
 
 def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
-    """The reports of the sweeps of a mark that are over, in order."""
+    """The reports of the sweeps of a mark that are over, in order, without those of drills."""
     store, folder = connect(context.workspace), context.mark.folder
     found = (report_of(store, folder, number) for number in sweeps_of(store, folder))
-    return [report for report in found if report is not None]
+    return [report for report in found if report is not None and not is_drill(report)]
 
 
 def rescues_folder(context: MarkContext) -> str:

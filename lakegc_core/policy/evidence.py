@@ -11,6 +11,7 @@ from lakegc_core.policy.facts import (
     BackupFacts,
     CommitsFacts,
     CommittedFacts,
+    DrillFacts,
     ExpiredFacts,
     F,
     ListingFacts,
@@ -70,6 +71,10 @@ class Evidence:
     backup_required: bool = False
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""
+    drill_within: float | None = None
+    """Seconds within which a drill must have passed before a sweep; None where none is asked for."""
+    drill: DrillFacts | None = None
+    """The last drill of the repository; None where there was none."""
     neighbours: NeighbourFacts | None = None
     """Facts about other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False

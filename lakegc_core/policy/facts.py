@@ -305,6 +305,16 @@ class BackupFacts:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class DrillFacts:
+    """The last drill of a repository: its name, when it was over (unix seconds; if it is not over, when it began), and
+    why it does not count as passed ("" if it passed)."""
+
+    name: str
+    at: float
+    problem: str = ""
+
+
 F = TypeVar("F", bound=StageFacts)
 
 

@@ -12,10 +12,10 @@ from typing import Literal
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import see
+from lakegc_core.policy.drilled import can_come_back
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.judgements import (
     Finding,
-    backup,
     blast_radius,
     candidates,
     clocks,
@@ -114,7 +114,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", known_heads),
     Guard("reads", "ERROR", "something is wrong that no other guard sees", reads),
     Guard("rings", "ERROR", "what took live data for garbage goes on", rings, True),
-    Guard("backup", "ERROR", "what is deleted by mistake cannot be brought back", backup),
+    Guard("backup", "ERROR", "what is deleted by mistake cannot be brought back", can_come_back),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", namespace),

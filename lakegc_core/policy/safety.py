@@ -34,6 +34,16 @@ RELIST = timedelta(days=7)
 """Time after the beginning of a slice in which objects may appear in it, so that every mark lists it: uploads are
 linked within a day, but a writer completes those in parts when it likes."""
 
+DRILL_OBJECTS = 20
+"""Objects that a drill of undo deletes and brings back unless its option says otherwise: what nothing brings back is
+lost."""
+
+DRILL_OBJECTS_MOST = 1_000
+"""The most that the option can say: a drill is no sweep, and this process reads each object twice."""
+
+DRILL_BYTES = 1 << 30
+"""Bytes that a drill reads before the delete, and again after it, unless its option says otherwise."""
+
 NEIGHBOURS = timedelta(days=7)
 """Greatest age of a neighbour's newest mark unless lakegc.yaml says otherwise: if the mark is older, the neighbour may
 have imported objects from here that nobody knows of."""

@@ -12,6 +12,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.sweeps import accept_rings, stopped_by_rings
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
@@ -27,12 +28,16 @@ def judge(
     sample: Sample | None = None,
     skew: float | None = None,
     neighbours: NeighbourFacts | None = None,
+    *,
+    for_drill: bool = False,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
     `sample`: of paths that were read; None if none were. `skew`: seconds by which the store's clock is ahead now; None
     if it was not asked. `neighbours`: what is known of other repositories now; None if nobody asked.
+    `for_drill`: no other drill is asked for.
     """
+    within = None if for_drill else context.policy.drill_within
     evidence = Evidence(
         header=context.header,
         manifests=context.mark.chain(),
@@ -48,6 +53,8 @@ def judge(
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,
         backup=backup_facts(context) if context.policy.backup else None,
+        drill_within=None if within is None else within.total_seconds(),
+        drill=last_drill(context) if within else None,
     )
     return guards.evaluate(evidence, accepted)
 

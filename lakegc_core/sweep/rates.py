@@ -9,7 +9,7 @@ from lakegc_core import clock
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import report_of, sweeps_of
+from lakegc_core.marks.sweeps import report_of, without_drills
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Rate:
 
 
 def rate_so_far(context: RepositoryContext) -> Rate:
-    """The rate of all sweeps of standing marks whose report says it. Passed over are reports that do not read, and,
-    if sweeps are to copy into quarantine, those of sweeps that did not; also the other way round."""
+    """The rate of all sweeps of standing marks whose report says it. Passed over are drills, and reports that do not
+    read; if sweeps are to copy into quarantine, also those of sweeps that did not, and the other way round."""
     sweeps, objects, seconds, copies = 0, 0, 0.0, context.policy.quarantine is not None
     for each in Shelf.of(context):
-        for number in sweeps_of(each.mark.store, each.mark.folder):
+        for number in without_drills(each.mark.store, each.mark.folder):
             with suppress(MarkError):
                 report = report_of(each.mark.store, each.mark.folder, number) or {}
                 sent, as_now = report.get("sent", {}), bool(report.get("quarantine")) == copies

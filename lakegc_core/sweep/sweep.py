@@ -19,6 +19,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.neighbours import neighbours_of, sightings, what_is_known
+from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
@@ -27,6 +28,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
 from lakegc_core.sweep.budget import BYTES, Budget
+from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.sweep.conditions import conditions_of
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.failures import left_over
@@ -59,13 +61,14 @@ def run(
     *,
     dry_run: bool = False,
     accepted: Mapping[str, str] | None = None,
-    only: OtherMark | None = None,
+    only: OtherMark | Chosen | None = None,
     budget: Budget | None = None,
 ) -> SweepResult:
     """Sweep a mark. Deletes nothing when a guard refuses (RefusedError) or with `dry_run`.
 
     A dry run goes on past guards that a person may accept, and names them in its result (`refused_by`).
-    `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused.
+    `only`: another tool's mark; addresses of it that this mark found expired are swept, the others refused. Or what a
+    drill has chosen of this mark.
     `budget`: the most that this call does; None: as lakegc.yaml says.
     Each object of the plan gets exactly one outcome; those that fail, or are over the budget, stay for the next call.
     """
@@ -84,7 +87,7 @@ def run(
         skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
         now = clock.now().timestamp()
         around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
-        verdicts = judge(context, accepted, sample, skew, around)
+        verdicts = judge(context, accepted, sample, skew, around, for_drill=isinstance(only, Chosen))
         stopping = {verdict.name: verdict.description for verdict in verdicts if verdict.stops}
         if not all(dry_run and guards.BY_NAME[name].may_be_accepted for name in stopping):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
@@ -124,7 +127,7 @@ class _Call:
     lease: Lease | None
     dry_run: bool
     started: float
-    only: OtherMark | None
+    only: OtherMark | Chosen | None
     accepted: Mapping[str, str]
     budget: Budget
     closing: bool = False
@@ -144,7 +147,7 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         if self.record.is_begun:
-            lakefs_report.write(self.spark, self.context, self.record.planned())
+            self._tell_lakefs()
             self._leave_restored()
         candidates = (
             self.record.left() if self.record.is_begun else self.record.unfinished(self._expired.frame(self.spark))
@@ -153,10 +156,12 @@ class _Sweep:
         if self.only is not None:
             if self.record.is_begun:
                 self._check_same_list(self.only)
+            elif isinstance(self.only, Chosen):
+                candidates = self.only.among(candidates)
             else:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
                 candidates = candidates.join(many(listed), "address", "left_semi")
-        is_whole = listed is None and not self.record.may_have_deleted
+        is_whole = self.only is None and not self.record.may_have_deleted
         to_sweep = self._expired.rows if is_whole else _count(candidates)
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
@@ -227,9 +232,14 @@ class _Sweep:
             "by": operator(),
         }
         self.record.begin(plan.objects, attempt, more)
-        lakefs_report.write(self.spark, self.context, self.record.planned())
+        self._tell_lakefs()
 
-    def _check_same_list(self, only: OtherMark) -> None:
+    def _tell_lakefs(self) -> None:
+        """Write lakeFS's own report of what is about to go. What a drill deletes comes back, and is in none."""
+        if not is_drill(self.record.plan()):
+            lakefs_report.write(self.spark, self.context, self.record.planned())
+
+    def _check_same_list(self, only: OtherMark | Chosen) -> None:
         """RefusedError if the sweep that broke off is not one of this list: it would delete what nobody meant now."""
         if self.record.plan().get("only") != only.name:
             raise RefusedError(
@@ -282,6 +292,7 @@ class _Sweep:
         report = asdict(result) | {
             "guards": [asdict(verdict) for verdict in self.call.verdicts],
             "by": operator(),
+            "only": self.record.plan().get("only"),
             "counted": self.context.header.choices(),
             "look": look and asdict(look.facts) | {"began_at": look.began_at, "finished_at": look.finished_at},
             "finished_at": clock.now().timestamp(),

@@ -19,12 +19,13 @@ from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.shelf import Shelf, retired_marks
-from lakegc_core.marks.sweeps import journalled, report_of, sweeps_of
+from lakegc_core.marks.sweeps import is_drill, journalled, report_of, sweeps_of
 from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
 from lakegc_core.sweep.result import in_quarantine
+from lakegc_core.views.drills import drill_in_words, drill_json
 from lakegc_core.views.report import first_young_json, price_json
 from lakegc_core.views.waits import delay_lines, of_sweep, oldest_in_words, oldest_of
 from lakegc_core.views.words import ago, human_bytes, monthly, not_freed, shown, to_the_minute, too_young
@@ -61,7 +62,8 @@ def history_of(
         "garbage": _left(whole[0]) if whole else None,
         "oldest": oldest_of(whole[0]) if whole else None,
         "refused": whole[0].get("refused", []) if whole else [],
-        "came_back": {name: sum(sweep["came_back"][name] for sweep in swept) for name in _NONE},
+        "drill": drill_json(context),
+        "came_back": {name: sum(each["came_back"][name] for each in swept if not each.get("drill")) for name in _NONE},
         "totals": _totals(swept, since),
         "price": price_json(context.settings.price),
     }
@@ -111,7 +113,7 @@ def _take_back(context: RepositoryContext, found: Sequence[Json]) -> None:
 
 def unreadable(name: str, error: LakegcError) -> Json:
     """The history of a repository whose history cannot be read: its name and the problem."""
-    empty: Json = dict.fromkeys(("since", "last_mark", "garbage", "oldest", "price"))
+    empty: Json = dict.fromkeys(("since", "last_mark", "garbage", "oldest", "drill", "price"))
     empty |= {"marks": [], "refused": [], "came_back": dict(_NONE)}
     return {"repository": name} | empty | {"totals": _totals((), 0.0), "problem": str(error)}
 
@@ -156,7 +158,8 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
             return found
         opened = open_mark(context, mark["mark_id"])
         facts = opened.mark.facts(ExpiredFacts)
-        refused = [] if swept else [verdict for verdict in judge(opened) if verdict.stops]
+        is_swept = any(not sweep.get("drill") for sweep in swept)
+        refused = [] if is_swept else [verdict for verdict in judge(opened) if verdict.stops]
         return found | {
             "cutoff": instant(opened.header.cutoff),
             "sweepable_from": instant(ready_at(opened)),
@@ -176,6 +179,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
     outcomes, finished = report.get("outcomes", {}), report.get("finished_at")
     until, kept, size = (report.get(name) for name in ("recoverable_until", "quarantine", "bytes_deleted"))
     held = kept.get("until", finished) if kept else None  # its record did not read: nothing was promised
+    drill = is_drill(report)
     return {
         "sweep": int(number),
         "finished_at": instant(finished) if finished else None,
@@ -187,8 +191,9 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "quarantined_until": instant(held) if held else None,
         "bytes_quarantined": in_quarantine(kept, size or 0) if held else 0,
         "broke_off": not finished,
+        "drill": drill,
         "taken_back": report.get("taken_back", ()),
-        **of_sweep(report),
+        **of_sweep({} if drill else report),
     }
 
 
@@ -218,7 +223,7 @@ def _totals(sweeps: Iterable[Json], since: float) -> Json:
     for sweep in sweeps:
         if sweep["finished_at"] and _seconds(sweep["finished_at"]) < since:
             continue
-        found["sweeps"] += 1
+        found["sweeps"] += not sweep.get("drill")
         for name in ("deleted", "bytes_deleted"):
             found[name] += sweep[name]
         for kind, size in _not_freed(sweep).items():
@@ -295,7 +300,8 @@ def _remark(mark: Json) -> str:
         return "a sweep broke off"
     if mark.get("refused"):
         return "refused"
-    if mark["swept"] and (over := mark["swept"][-1]["outcomes"].get(Outcome.OVER_BUDGET)):
+    swept = [sweep for sweep in mark["swept"] if not sweep.get("drill")]
+    if swept and (over := swept[-1]["outcomes"].get(Outcome.OVER_BUDGET)):
         return f"stopped by its budget or a ring: {over:,} objects left"
     waits = mark.get("unconfirmed", _NONE)["objects"]
     if mark["state"] == COMPLETE and mark["expired"]:
@@ -319,7 +325,7 @@ def _repository_lines(found: Json) -> list[str]:
     return [
         f"{name} · {age}{left}",
         *marks_lines(found["marks"]),
-        *(f"  {said}" for said in [oldest_in_words(found.get("oldest"))] if said),
+        *(f"  {said}" for said in [oldest_in_words(found.get("oldest")), drill_in_words(found.get("drill"))] if said),
         *_total_lines(found["totals"], found["price"], found.get("came_back")),
     ]
 

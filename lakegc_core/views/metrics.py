@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from lakegc_core.marks.drills import PASSED
 from lakegc_core.names import COMPLETE, Json, Stage
 from lakegc_core.views.history import whole_marks
 from lakegc_core.views.waits import last_delay
@@ -47,6 +48,10 @@ _OLDEST_HELP = (
 )
 _READABLE = "lakegc_readable"
 _READABLE_HELP = "1 if the marks and sweeps of the repository read, else 0, and nothing else is known of it."
+_DRILL = "lakegc_last_drill_timestamp_seconds"
+_DRILL_HELP = "When the last drill of undo was over, or began, if it is not over."
+_PASSED = "lakegc_last_drill_passed"
+_PASSED_HELP = "1 if all that the last drill deleted came back as it was, else 0."
 _STAGE = "lakegc_stage_seconds"
 _STAGE_HELP = "How long each stage of the last command took."
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -75,6 +80,8 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     for name, text, told in (
         (_DELAY, _DELAY_HELP, [*_delays(known)]),
         (_OLDEST, _OLDEST_HELP, [*_oldest(known)]),
+        (_DRILL, _DRILL_HELP, [*_drills(known, lambda drill: _seconds(drill["at"]))]),
+        (_PASSED, _PASSED_HELP, [*_drills(known, lambda drill: int(drill["state"] == PASSED))]),
         (_STAGE, _STAGE_HELP, stages),
     ):
         lines += _family(name, "gauge", text, told) if told else []
@@ -94,6 +101,12 @@ def _oldest(known: Iterable[Json]) -> Iterator[Sample]:
         if oldest and oldest["since"]:
             why = oldest["why"].partition(":")[0]  # a code of a failure can be any
             yield {"repository": each["repository"], "why": why}, _seconds(oldest["since"])
+
+
+def _drills(known: Iterable[Json], value: Callable[[Json], float]) -> Iterator[Sample]:
+    for each in known:
+        if drill := each.get("drill"):
+            yield {"repository": each["repository"]}, value(drill)
 
 
 def stage_seconds(reports: Iterable[Json]) -> dict[str, float]:

@@ -39,7 +39,7 @@ def oldest_of(mark: Json) -> Json | None:
     """The garbage of a mark, as a history has it, that has waited longest: `since` and `address` (each None if not
     known) and `why` it is still there, an outcome or one of the reasons above. None if nothing waits, or if a sweep of
     an older version does not say."""
-    swept = mark.get("swept", ())
+    swept = [each for each in mark.get("swept", ()) if not each.get("drill")]
     if swept and not swept[-1]["broke_off"]:
         last = swept[-1]["oldest"]
         return last and {"since": last["since"], "address": last.get("address"), "why": last["outcome"]}

@@ -266,6 +266,15 @@ def test_who_takes_deletes_back_may_remove_delete_markers_of_data_and_delete_not
         assert not allowed(statements, delete, f"{home}/{key}")
 
 
+def test_who_drills_may_do_what_sweeps_and_restores_may_and_nothing_else() -> None:
+    statements, home = policy("s3-drill.json"), "arn:aws:s3:::BUCKET/PREFIX"
+    assert granted("s3-drill.json") == granted("s3-sweep.json") | granted("s3-restore.json")
+    for action in ("s3:DeleteObject", "s3:DeleteObjectVersion"):
+        assert allowed(statements, action, f"{home}/data/gk2/cv1")
+        assert not allowed(statements, action, f"{home}/_lakefs/abc")
+    assert allowed(statements, "s3:PutObject", f"{home}/data/gk2/cv1")
+
+
 def test_what_the_doctor_asks_of_the_bucket_stands_in_a_policy_of_its_own_that_changes_nothing() -> None:
     assert operations(s3_settings) == OF_SETTINGS.keys()
     assert granted("s3-doctor.json") == set(OF_SETTINGS.values())

@@ -131,6 +131,17 @@ def test_what_was_brought_back_waits_the_gap_anew_although_it_is_as_old_as_ever(
     assert min(since.values()) > mark.header.started_at, "and unreferenced since this mark alone"
 
 
+def test_a_drill_has_the_store_take_its_deletes_back(night: Night) -> None:
+    night.delete_again()
+    assert night.undo() == {"copied": 3}
+    mark = begin_mark(night.mark, "m2", min_age=timedelta(0), safety_level="none")
+    pipeline.mark(night.spark, mark)
+    report = pipeline.drill(night.spark, mark)
+    _delete_mark(mark.mark, None)
+    assert report["passed"] and (report["way"], report["outcomes"]["back"]) == ("store", 3)
+    assert night.shown() == night.dead
+
+
 def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of_their_own(night: Night) -> None:
     night.store.write("data/a", b"12345")
     now = datetime.now(UTC)

@@ -42,6 +42,14 @@ def test_sweeps_are_numbered_and_dry_runs_and_strange_folders_are_none(store: Lo
     assert sweeps.sweeps_of(store, "m2") == []
 
 
+def test_the_sweep_of_a_drill_is_told_by_its_plan_and_one_whose_plan_does_not_read_is_none(store: LocalStore) -> None:
+    for number, plan in enumerate((b"{}", b'{"only": "drill:d1"}', b'{"only": "unified:x"}', b"?"), 1):
+        store.write(f"m1/sweeps/{number}/plan.json", plan)
+    assert sweeps.without_drills(store, "m1") == [1, 3, 4]
+    assert sweeps.sweep_of_drill(store, "m1", "drill:d1") == 2
+    assert sweeps.sweep_of_drill(store, "m1", "drill:d2") is None
+
+
 def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore) -> None:
     for name in ("plan.json", "outcomes/part-1.parquet", "attempt-1/plan/part-1.parquet"):
         store.write(f"m1/sweeps/1/{name}", b"")

@@ -12,7 +12,7 @@ from lakegc_core.marks.artifacts import Manifest
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards, judgements
 from lakegc_core.policy.evidence import Evidence
-from lakegc_core.policy.facts import Amount, BackupFacts, Compared, NeighbourFacts
+from lakegc_core.policy.facts import Amount, BackupFacts, Compared, DrillFacts, NeighbourFacts
 from lakegc_core.policy.guards import BY_NAME, GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, NONE, STANDARD, Level, may_lack
 from tests.support.facts import whole_facts
@@ -343,6 +343,26 @@ def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
     whole = BackupFacts("s3://b/x", 80)
     assert guards.authorized(guards.evaluate(replace(evidence(), backup_required=True, backup=whole)))
     assert guards.authorized(guards.evaluate(evidence()))
+
+
+@pytest.mark.parametrize(
+    ("drill", "said"),
+    [
+        (None, "passed within 30d, and there was none. Drill: lakegc drill"),
+        (DrillFacts("d1", -31 * 86_400.0), "and the last one is of"),
+        (DrillFacts("d1", 3600.0), "and the last one is of"),  # by a clock that was wrong
+        (DrillFacts("d1", -3600.0, "2 of 20 objects did not come back as they were"), "drill d1 did not: 2 of 20"),
+    ],
+)
+def test_a_sweep_that_needs_a_drill_is_refused_unless_the_last_one_passed_lately(
+    drill: DrillFacts | None, said: str
+) -> None:
+    asked = replace(evidence(), drill_within=30 * 86_400.0)
+    last = drill and replace(drill, at=asked.now + drill.at)
+    assert said in refused("backup", replace(asked, drill=last))
+    assert guards.authorized(guards.evaluate(replace(asked, drill=DrillFacts("d2", asked.now - 29 * 86_400.0))))
+    both = replace(asked, backup_required=True, drill=DrillFacts("d2", asked.now))
+    assert "has none" in refused("backup", both), "a drill is no backup"
 
 
 def test_a_mark_of_which_a_ring_took_live_data_is_not_swept_until_a_person_accepts_that() -> None:

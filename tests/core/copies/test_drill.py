@@ -1,0 +1,200 @@
+"""A drill deletes a few objects, brings them back and compares; whoever kills it loses nothing, and nothing is glossed
+over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.copies import backup as copying
+from lakegc_core.copies import undo
+from lakegc_core.copies.drill import Wanted, finish
+from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.marks import drills, quarantine
+from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.marks.retire import retire
+from lakegc_core.stages import swept_report
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.authorize import judge
+from lakegc_core.views.drills import drill_screen, failed_drill
+from lakegc_core.views.history import history_of, history_screen
+from lakegc_core.views.metrics import metrics_text
+from tests.support.lake import NOW, lake, leave, quick
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakegc_core.names import Json
+
+WEEK = RepositoryPolicy(match="*", quarantine=timedelta(days=7), drill_within=timedelta(days=30))
+NOTHING = RepositoryPolicy(match="*")
+DEAD = {f"data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii54909{number}0": b"left" * 10**number for number in range(3)}
+
+
+@pytest.fixture(scope="module")
+def fast(spark: SparkSession) -> Iterator[SparkSession]:
+    with quick(spark):
+        yield spark
+
+
+@pytest.fixture
+def mark(fast: SparkSession, tmp_path: Path) -> Iterator[MarkContext]:
+    """A mark that found three dead objects, one of 4 bytes, one of 40 and one of 400; and the lake around it."""
+    with lake(tmp_path, seed=3) as found:
+        found = replace(found, policies=(WEEK,))
+        repository = found.create("lake")
+        repository.set_rules(7)
+        repository.upload("main", "a", b"live")
+        repository.commit("main", "c")
+        for key, data in DEAD.items():
+            leave(repository, key, 9, data)
+        context = found.begin("lake", "m1")
+        pipeline.mark(fast, context)
+        yield context
+
+
+def lying(context: MarkContext) -> dict[str, bytes]:
+    """The dead objects that lie at their place."""
+    config: Any = context.data
+    return {key: file.read_bytes() for key in DEAD if (file := Path(config.path) / key).is_file()}
+
+
+def backup_guard(context: MarkContext) -> str:
+    """What the guard `backup` says against a sweep; "" if nothing."""
+    (verdict,) = (each for each in judge(context) if each.name == "backup")
+    return "" if verdict.passed else verdict.description
+
+
+def outcomes(report: Json) -> dict[str, int]:
+    return {outcome: count for outcome, count in report["outcomes"].items() if count}
+
+
+def test_what_a_drill_deletes_comes_back_as_it_was_and_no_figure_of_the_repository_changes(
+    fast: SparkSession, mark: MarkContext
+) -> None:
+    assert "there was none. Drill: lakegc drill lake." in backup_guard(mark)
+    plain = replace(mark, policy=replace(mark.policy, drill_within=None))
+    before = history_of(plain)
+    report = pipeline.drill(fast, mark, wanted=Wanted(objects=2))
+    assert report["passed"] and outcomes(report) == {"back": 2} and lying(mark) == DEAD
+    assert len({each["size"] for each in report["objects"]}) == 2, "they differ in size"
+    assert report["way"] == "quarantine" and backup_guard(mark) == ""
+
+    after = history_of(plain)
+    assert after.pop("drill")["state"] == "passed" and before.pop("drill") is None
+    (then,), (now,) = before.pop("marks"), after.pop("marks")
+    assert before == after, "garbage, oldest garbage and totals are those of before"
+    assert {name: now[name] for name in ("state", "sweeps", "deleted", "sweepable_from")} == {
+        name: then[name] for name in ("state", "sweeps", "deleted", "sweepable_from")
+    }
+    assert "last drill less than a minute ago: passed · 2 objects" in history_screen([history_of(plain)])
+    assert not list(mark.mark.store.list("_lakefs/retention/gc/unified/")), "lakeFS is told of no delete"
+
+    swept = swept_report(fast, open_mark(mark, "m1"))
+    drilled = {each["address"] for each in report["objects"]}
+    assert swept.outcomes["deleted"] == 1 and lying(mark).keys() == drilled, "what came back stays until the next mark"
+
+
+class Killed(BaseException):
+    """What ends a process between two steps."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+KILLS = {  # what is about to run, and what lies at its place then
+    "before the sweep": ("lakegc_core.copies.drill.swept_report", 3),
+    "after its deletes": ("lakegc_core.sweep.sweep.close_with_statement", 0),
+    "before the restore": ("lakegc_core.copies.undo.bring_back", 0),
+    "after the restore": ("lakegc_core.marks.drills.close", 3),
+}
+
+
+@pytest.mark.parametrize("moment", KILLS)
+def test_a_drill_that_is_killed_is_ended_by_the_next_one_and_nothing_is_emptied_before(
+    moment: str, fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, there = KILLS[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(target, killed)
+        with pytest.raises(Killed):
+            pipeline.drill(fast, mark)
+    assert len(lying(mark)) == there
+    (left,) = drills.unfinished(mark)
+    assert "is not over" in backup_guard(mark)
+    with pytest.raises(RefusedError, match="Finish it first: lakegc drill lake"):
+        pipeline.drill(fast, mark)
+
+    if moment == "before the restore":
+        monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=8)).timestamp()))
+        assert "a drill of the mark is not over" in retire(mark).quarantine.kept["m1"], "its copies are needed"
+    report = finish(fast, mark, left)
+    assert lying(mark) == DEAD and drills.unfinished(mark) == []
+    if moment == "before the sweep":
+        assert report["sweep"] is None and drills.last_drill(mark) is None, "it counts for nothing"
+    else:
+        assert report["passed"] and outcomes(report) == {"back": 3}
+
+
+def test_where_nothing_is_known_to_bring_it_back_nothing_is_deleted_unless_there_is_a_backup(
+    fast: SparkSession, mark: MarkContext, tmp_path: Path
+) -> None:
+    bare = replace(mark, policy=NOTHING)
+    with pytest.raises(SettingsError, match="Set `quarantine: 7d`"):
+        pipeline.drill(fast, bare)
+    assert lying(mark) == DEAD and drills.unfinished(mark) == [] and drills.last_drill(mark) is None
+    copying.backup(fast, bare, f"{tmp_path}/spare")
+    report = pipeline.drill(fast, bare)
+    assert report["passed"] and (report["way"], outcomes(report)) == ("backup", {"back": 3}) and lying(mark) == DEAD
+
+
+def test_other_bytes_and_what_does_not_come_back_are_named_and_fail_the_drill(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt, kept = sorted(DEAD)[:2]
+    bring_back, copies = undo.bring_back, quarantine.place_of(mark, "m1")
+
+    def spoiling(*told: Any) -> Any:
+        connect(copies).write(spoilt, DEAD[spoilt].upper())  # of the same size, so that no restore sees it
+        connect(copies).delete_many([kept])
+        return bring_back(*told)
+
+    monkeypatch.setattr(undo, "bring_back", spoiling)
+    report = pipeline.drill(fast, mark)
+    told = {each["address"]: each["outcome"] for each in report["objects"]}
+    assert told == dict.fromkeys(DEAD, "back") | {spoilt: "different", kept: "missing"}
+    assert not report["passed"] and report["why"] == "2 of 3 objects did not come back as they were"
+    said = failed_drill(report)
+    assert f"lakegc restore lake m1 --path '{kept}'." in said and "Do not sweep before a drill has passed." in said
+    assert f"{spoilt}   different: 4 bytes with SHA-256" in drill_screen(report)
+    assert "2 of 3 objects did not come back" in backup_guard(mark)
+    history = history_of(mark)
+    assert history["drill"]["state"] == "failed" and 'lakegc_last_drill_passed{repository="lake"} 0' in metrics_text(
+        [history], NOW.timestamp()
+    )
+    assert history["totals"]["deleted"] == 1, "what did not come back was deleted"
+
+
+def test_a_drill_is_judged_like_a_sweep_and_takes_nothing_that_is_not_ready(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RefusedError, match="no garbage of mark m1 is ready and of at most 3 bytes"):
+        pipeline.drill(fast, mark, wanted=Wanted(bytes=3))
+    needs = replace(mark, policy=replace(mark.policy, backup=True))
+    with pytest.raises(RefusedError, match="this mark has none"):
+        pipeline.drill(fast, needs)
+    waits = replace(mark, policy=replace(mark.policy, safety="standard"))
+    with pytest.raises(RefusedError, match="blast-radius"):
+        pipeline.drill(fast, waits)
+    with pytest.raises(RefusedError, match="Sweep it in 15 minutes or later"):
+        pipeline.drill(fast, waits, accepted={"blast-radius": "the first drill"})
+    assert lying(mark) == DEAD and drills.unfinished(mark) == []
+    assert outcomes(pipeline.drill(fast, mark, wanted=Wanted(bytes=50))) == {"back": 2}, "of 4 and 40 bytes"
