@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.places import (
-    ANYWHERE,
+    ALIAS,
     AZURE,
     KINDS,
     LOCAL,
@@ -30,6 +30,7 @@ from lakegc_core.policy.places import (
     clean,
     encoded,
     have,
+    may_be_any,
     may_have_odd_segments,
     names_known_place,
     parse,
@@ -231,8 +232,9 @@ class Namespace:
         """
         if self.is_local:
             return pa.array(np.ones(len(addresses), bool))
-        bucket = re.escape(self.place.store[1]) + (r"(?:[.:][^/?]*)?" if self.is_azure else "(?::[^/?]*)?")
-        here = f"(?is)^[^/?]*//(?:[^/?]*@)?{bucket}(?:[/?]|$)"
+        end = "(?:-secondary)?(?:[.:][^/?]*)?" if self.is_azure else "(?::[^/?]*)?"
+        bucket = "[^/?@]*" if may_be_any(self.place.bucket) else f"(?:{re.escape(self.place.store[1])}|[^/?@]*{ALIAS})"
+        here = f"(?is)^[^/?]*//(?:[^/?]*@)?{bucket}{end}(?:[/?]|$)"
         heads = "|".join(re.escape(head) for head in self._heads)
         starts = pc.match_substring_regex(addresses, f"{here}(?:{heads})")
         odd = pc.and_(
@@ -246,7 +248,7 @@ class Namespace:
 
     def is_at(self, bucket: str) -> bool:
         """True if addresses in this bucket, as `places.bucket_of` tells it, can name keys of this namespace."""
-        if self.is_local or bucket == ANYWHERE:
+        if self.is_local or may_be_any(bucket) or may_be_any(self.place.bucket):
             return True
         return (account_of(bucket) if self.is_azure else bucket) == self.place.store[1]
 
@@ -299,7 +301,7 @@ class Namespace:
             yield from self._keys_of_local(address.partition("://")[2] if named else f"{self.path}/{address}")
             return
         for place in readings(address, self.place.kind):
-            if place.bucket not in (ANYWHERE, self.place.bucket, self.place.store[1]):
+            if not self.is_at(place.bucket) and place.bucket != self.place.bucket:
                 continue
             for head in self._heads:
                 if place.key.startswith(head):

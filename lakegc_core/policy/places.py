@@ -24,6 +24,9 @@ KINDS = {"s3": S3, "gs": GS, "http": AZURE, "https": AZURE, "local": LOCAL}
 ANYWHERE = "*"
 """Stands for a bucket that a spelling does not tell."""
 
+ALIAS = r"(?:-s3alias|--(?:op|ol|xa)-s3|\.mrap)"
+"""The end of the alias of an access point, which S3 takes in the place of a bucket's name. AWS alone knows of which."""
+
 ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
 """Paths that some store, or a client on the way, may fold: they have an empty, a `.` or a `..` segment."""
 
@@ -154,6 +157,11 @@ def readings(address: str, kind: str) -> Iterator[Place]:
                 yield Place(kind, bucket, clean(path))
 
 
+def may_be_any(bucket: str) -> bool:
+    """True if the name of a bucket does not tell which bucket it is."""
+    return bucket == ANYWHERE or re.search(rf"(?i){ALIAS}$", bucket) is not None
+
+
 def bucket_of(address: str) -> str:
     """The bucket, or the host on Azure, in which an address may lie: in lower case, without user info and port;
     ANYWHERE if the address does not tell one plainly; "" for a path of local (`local:///…`)."""
@@ -166,8 +174,9 @@ def bucket_of(address: str) -> str:
 
 
 def account_of(host: str) -> str:
-    """The storage account of a host on Azure: its first label, whatever domain lakeFS is told to use."""
-    return host.partition(":")[0].partition(".")[0].lower()
+    """The storage account of a host on Azure: its first label, whatever domain lakeFS is told to use. The second copy
+    of an account is read at a host of its own."""
+    return host.partition(":")[0].partition(".")[0].lower().removesuffix("-secondary")
 
 
 def clean(path: str) -> str:
@@ -247,12 +256,12 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _azure_place(url: Url) -> Place | None:
-    account, dot, _ = url.host.partition(".")
+    account = account_of(url.host)
     container, slash, blob = url.path.strip("/").partition("/")
     container = unquote(container.partition("?")[0])  # a client puts it into a URL as it is
-    if not (dot and account and container) or container in (".", ".."):
+    if not ("." in url.host and account and container) or container in (".", ".."):
         return None
-    return Place(AZURE, account.lower(), f"{container}{slash}{blob}")
+    return Place(AZURE, account, f"{container}{slash}{blob}")
 
 
 def _local_place(uri: str) -> Place | None:
@@ -265,6 +274,6 @@ def _local_place(uri: str) -> Place | None:
 
 def _buckets(authority: str, kind: str) -> list[str]:
     host = authority.partition(":")[0]
-    if not _BUCKET.fullmatch(host):
+    if not _BUCKET.fullmatch(host) or may_be_any(host):
         return [ANYWHERE]
     return [account_of(host)] if kind == AZURE else [host, host.lower()]

@@ -103,6 +103,28 @@ def test_t23_an_address_outside_the_namespace_protects_nothing_in_it(address: st
     assert protected("s3://b/ns", address, BY_PREFIX) == set()
 
 
+@pytest.mark.parametrize("alias", ["team-s3alias", "x@Team-S3Alias", "p--op-s3", "p--ol-s3:443", "p--xa-s3", "m.mrap"])
+def test_an_address_by_the_alias_of_an_access_point_may_lie_in_any_bucket(alias: str) -> None:
+    """Only the key tells. Nobody but AWS knows for which bucket an alias stands."""
+    addresses = [f"s3://{alias}/ns/data/s/x", f"s3:///{alias.rpartition('@')[2].partition(':')[0]}/ns/data/s/x"]
+    for address in addresses:
+        assert "data/s/x" in protected("s3://b/ns", address)
+        assert protected("s3://b/other", address) == set()
+    assert Namespace("s3://b/ns").may_hold(pa.array(addresses)).to_pylist() == [True, True]
+    assert Namespace("s3://b/other").may_hold(pa.array(addresses[:1])).to_pylist() == [False]
+    assert all(Namespace("s3://b/ns").is_at(bucket_of(address)) for address in addresses)
+    plain = pa.array(["s3://s3alias/ns/data/s/x", "s3://b-s3alias2/ns/data/s/x"])
+    assert Namespace("s3://b/ns").may_hold(plain).to_pylist() == [False, False]
+
+
+def test_a_namespace_by_the_alias_of_an_access_point_may_lie_in_any_bucket() -> None:
+    namespace, address = "s3://team-xyz-s3alias/ns", "s3://b/ns/data/s/x"
+    assert protected(namespace, address) == {"data/s/x"}
+    assert Namespace(namespace).may_hold(pa.array([address])).to_pylist() == [True]
+    assert Namespace(namespace).is_at(bucket_of(address))
+    assert protected(namespace, "s3://b/other/data/s/x") == set()
+
+
 def test_an_old_address_without_a_scheme_is_relative() -> None:
     assert protected("s3://b/ns", f"data/{SLICE}/{XID}", BY_PREFIX) == {f"data/{SLICE}/{XID}"}
     assert protected("s3://b/ns", HEX, BY_PREFIX) == {HEX}
@@ -120,11 +142,18 @@ def test_t23_a_full_address_protects_every_way_the_server_may_read_it() -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["account.blob.core.windows.net", "ACCOUNT.blob.core.windows.net:443", "account.adls.core.windows.net"],
+    [
+        "account.blob.core.windows.net",
+        "ACCOUNT.blob.core.windows.net:443",
+        "account.adls.core.windows.net",
+        "account-secondary.blob.core.windows.net",
+    ],
 )
 def test_on_azure_an_address_in_the_account_protects_whatever_the_url_of_the_account(host: str) -> None:
     namespace = "https://account.blob.core.windows.net/container/ns"
     assert "data/s/x" in protected(namespace, f"http://{host}/container/ns/data/s/x")
+    assert Namespace(namespace).may_hold(pa.array([f"http://{host}/container/ns/data/s/x"])).to_pylist() == [True]
+    assert Namespace(namespace).is_at(bucket_of(f"http://{host}/container/ns/data/s/x"))
     assert protected(namespace, "https://account2.blob.core.windows.net/container/ns/data/s/x") == set()
     assert protected(namespace, f"https://{host}/other/ns/data/s/x") == set()
 
