@@ -44,10 +44,6 @@ class UnusableKeyError(StoreError):
     """The store takes no such key: too long, or of a form that it refuses. No object can lie under it."""
 
 
-class RefusedObjectError(StoreError):
-    """The store lists the object and answers about others, but refuses HEAD of this one, as S3 does under SSE-C."""
-
-
 class PreconditionFailedError(StoreError):
     """A conditional write lost: the object exists already, or is another one than expected."""
 

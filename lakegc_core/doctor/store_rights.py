@@ -40,7 +40,8 @@ _WHERE = "Give the key the rights that deploy/README.md#policies lists, or corre
 _MARK = Need(Level.ALARM, "Every mark needs this, and so does every sweep.", _WHERE)
 _SWEEP = Need(
     Level.WARNING,
-    "A mark does without. A sweep looks whether planned objects that came back to life are there.",
+    "A mark does without, but proves no contents: where branches hold very many objects of the sizes of garbage, such "
+    "garbage waits. A sweep looks whether planned objects that came back to life are there.",
     _WHERE,
 )
 _CONDITIONS = Need(

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError, RefusedObjectError, ServerError
+from lakegc_core.errors import IncompleteError, MarkError, ServerError
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, unit_of
 from lakegc_core.judging.summary import CANARIES, Findings
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
@@ -28,7 +28,7 @@ from lakegc_core.names import Stage, Symptom, see
 from lakegc_core.policy.holds import COMMIT, TAG, matching_names, patterns_of
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
-from lakegc_core.store.base import ObjectInfo, connect
+from lakegc_core.store.base import ObjectInfo, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import PartWriter
 
@@ -140,13 +140,8 @@ def held_commits(context: MarkContext, holds: Iterable[str]) -> Iterator[str]:
 
 
 def lying(context: MarkContext, keys: Sequence[str]) -> dict[str, ObjectInfo]:
-    """HEADs of those keys under which an object lies. Of one whose HEAD the store refuses (under a customer's key)
-    nothing is known; other errors are raised."""
-    said = connect(context.data).try_heads(keys, failures=len(keys))
-    for each in said:
-        if isinstance(each, LakegcError) and not isinstance(each, RefusedObjectError):
-            raise each
-    return {key: each for key, each in zip(keys, said, strict=True) if isinstance(each, ObjectInfo)}
+    """The objects under those keys where one lies."""
+    return {key: each for key, each in zip(keys, heads(connect(context.data), keys), strict=True) if each is not None}
 
 
 def on_refs(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[Shown]:

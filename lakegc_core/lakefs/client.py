@@ -290,7 +290,7 @@ class LakeFSClient:
     def _shown(self, repository: str, ref: str, more: Mapping[str, str] | None = None) -> Shown:
         where = path("repositories", repository, "refs", ref, "objects")
         listing = Request("GET", f"{where}/ls", action=_LIST_OBJECTS, params={**_PLAIN, **(more or {})})
-        return Shown(self._http, listing, _stat(repository, ref))
+        return Shown(self._http, listing)
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""

@@ -24,11 +24,10 @@ _QUOTED = re.compile(re.escape(UNRESOLVED) + r'("(?:[^"\\]|\\.)*")')
 
 @dataclass(frozen=True)
 class Shown:
-    """The objects that a ref shows. `listing` and `stat`: the calls, without what is asked for."""
+    """The objects that a ref shows. `listing`: the call, without what is asked for."""
 
     http: Http
     listing: Request
-    stat: Request
 
     def pages(self) -> Iterator[list[ObjectStats]]:
         """Every object, page by page in the order of paths."""
@@ -70,7 +69,7 @@ class Shown:
                 if longer <= told:
                     break
                 told = longer
-                if told > after and self._is_at(told, address):
+                if told > after and self._is_at(told, name, address):
                     return told
         raise error
 
@@ -85,10 +84,12 @@ class Shown:
             return ""
         return found[0].path if found else ""
 
-    def _is_at(self, path: str, address: str) -> bool:
-        """True if a path shows this address, which lakeFS does not resolve."""
+    def _is_at(self, path: str, name: str, address: str) -> bool:
+        """True if a path shows this address, which lakeFS does not resolve: that of the first entry below `path` which
+        is `path` itself, or has no `name` behind it. A mark has no right to ask for a single path."""
+        asked = {**self.listing.params, "prefix": path, "delimiter": name}
         try:
-            self.http.send(replace(self.stat, params={**self.stat.params, "path": path}))
+            self.http.page(replace(self.listing, params=asked), Page[ListedPath], after="", amount=1)
         except LakeFSError as error:
             return _address(error) == address
         return False

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, UnusableKeyError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError, UnusableKeyError
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.settings import StoreSettings
 
@@ -69,6 +69,19 @@ class Deleted:
     written_before: datetime
     since: datetime
     until: datetime
+
+
+class RefusedObjectError(StoreError):
+    """The store refuses HEAD of one key, as S3 does under a customer's key (SSE-C) and to those who may not read the
+    object, and it answers lists. `listed`: what a list shows under the key, without a digest; None if nothing.
+    `is_denied`: the one who asks lacks the right, so that nothing follows of the object itself."""
+
+    def __init__(self, message: str, listed: ObjectInfo | None, *, is_denied: bool = False) -> None:
+        super().__init__(message, listed)
+        self.message, self.listed, self.is_denied = message, listed, is_denied
+
+    def __str__(self) -> str:
+        return self.message
 
 
 HeadAnswer = ObjectInfo | LakegcError | None
@@ -135,7 +148,7 @@ class Store(Protocol):
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and, where it is proven, the digest of one object. ObjectNotFoundError if absent,
         UnusableKeyError if it is proven that the store refuses the key itself, and not the one who asks,
-        RefusedObjectError if it is proven that it refuses an object that is there."""
+        RefusedObjectError if it refuses HEAD of this key and a list says what lies there."""
 
     def try_heads(self, keys: Sequence[str], *, failures: int = 0) -> builtins.list[HeadAnswer]:
         """Ask for the HEAD of each key, side by side where that is faster, and return the answers in order. None: there
@@ -202,23 +215,34 @@ class Store(Protocol):
 
 
 def head_if_there(store: Store, key: str) -> ObjectInfo | None:
-    """The HEAD of one object; None if there is no such object, or the store takes no such key. Users of lakeFS may
-    stage any text as an address: no such text may stop the caller."""
+    """What lies under a key: as HEAD shows it, or as a list does where the store refuses HEAD of this key. None if
+    nothing lies there, or the store takes no such key. Users of lakeFS may stage any text as an address: no such text,
+    and no single object that the store does not show, may stop the caller."""
     try:
         return store.head(key)
     except (ObjectNotFoundError, UnusableKeyError):
         return None
+    except RefusedObjectError as error:
+        return error.listed
 
 
 def heads(store: Store, keys: Sequence[str]) -> list[ObjectInfo | None]:
     """`head_if_there` of each key, in order, side by side. Raises the first error; after it no more HEADs are sent."""
-    return [_known(said) for said in store.try_heads(keys)]
-
-
-def _known(said: HeadAnswer) -> ObjectInfo | None:
-    if isinstance(said, LakegcError):
-        raise said
-    return said
+    told: dict[str, ObjectInfo | None] = {}
+    left: Sequence[str] = keys
+    while left:
+        errors, refused = list[LakegcError](), 0
+        for key, said in zip(left, store.try_heads(left), strict=True):
+            if isinstance(said, RefusedObjectError):
+                told[key], refused = said.listed, refused + 1
+            elif isinstance(said, LakegcError):
+                errors.append(said)
+            else:
+                told[key] = said
+        if errors and not refused:
+            raise errors[0]
+        left = [key for key in left if key not in told]  # not asked for after one that was refused
+    return [told[key] for key in keys]
 
 
 @runtime_checkable

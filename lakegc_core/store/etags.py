@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakegc_core.errors import LakegcError, RefusedObjectError
-from lakegc_core.store.base import MD5_DIGEST, HeadAnswer, Store
+from lakegc_core.errors import LakegcError
+from lakegc_core.store.base import MD5_DIGEST, HeadAnswer, RefusedObjectError, Store
 
 MD5_ETAG = "^[0-9a-f]{32}$"
 """The form of an ETag that may be an MD5, as a regular expression of Python, Arrow and Spark alike. ETags of objects
@@ -53,7 +53,7 @@ def ask_heads(store: Store, listed: Sequence[tuple[str, int, str]]) -> Heads:
 def _told(store: Store, listed: tuple[str, int, str], answer: HeadAnswer) -> Heads:
     address, size, etag = listed
     where = f"{store.root}/{address} is listed with the ETag {etag}"
-    if isinstance(answer, RefusedObjectError):
+    if isinstance(answer, RefusedObjectError) and not answer.is_denied:
         return Heads(1, contradiction=f"{where}, and HEAD of it is refused, as it is under a customer's key.")
     if isinstance(answer, LakegcError):
         return Heads(failure=str(answer))

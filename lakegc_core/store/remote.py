@@ -21,11 +21,10 @@ from lakegc_core.errors import (
     IncompleteError,
     ObjectNotFoundError,
     PreconditionFailedError,
-    RefusedObjectError,
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, HeadAnswer, Level, ObjectInfo, Store
+from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, HeadAnswer, Level, ObjectInfo, RefusedObjectError, Store
 from lakegc_core.store.head_requests import ask_all, try_head
 from lakegc_core.store.pace import Pace, Turn
 
@@ -37,6 +36,10 @@ THROTTLED = {429, 503}
 
 _REFUSED = {400, 414}
 """Statuses by which a store refuses a key. It also answers 400 to those whom it does not know or trust."""
+
+_DENIED = 403
+"""The status by which a store refuses one who lacks the right to read an object; it says so whether or not one is
+there. It also answers so to those whom it does not know or trust, and then to lists as well."""
 
 HEADS = 64
 """Requests in flight of one process that asks for many objects. So many hide the way to a distant store, and cost no
@@ -92,32 +95,40 @@ class RemoteStore(Store):
         """Size, time and ETag of one object, and its digest where the store vouches for one.
 
         A bare 400 may mean the key, or the one who asks. It means the key if the store answers the same client about
-        another key, and lists no object under this one.
+        another key, and lists no object under this one. What is refused to this client is told by a list.
         """
         try:
             return self._head(key)
         except StoreError as error:
-            if self._status_of(error.__context__) not in _REFUSED:
+            status = self._status_of(error.__context__)
+            said = self._lists_say(key, status)
+            if said is None:
                 raise
-            lies = self._lies_under(key)
-            if lies is None:
-                raise
-            if lies:
-                raise RefusedObjectError(f"{error}; the store lists the object, and answers about others") from None
+            (listed,) = said
+            if listed is not None or status == _DENIED:
+                lies = "the object" if listed else "no such object"
+                raise RefusedObjectError(
+                    f"{error}; the store lists {lies}", listed, is_denied=status == _DENIED
+                ) from None
         raise UnusableKeyError(f"{self.root}: the store takes no key such as {key!r}: no object can lie there")
 
-    def _lies_under(self, key: str) -> bool | None:
-        """True if an object lies under a key whose HEAD is refused; None if the refusal may mean the one who asks."""
-        try:
-            with suppress(ObjectNotFoundError):
-                self._head(PROBE_KEY)
-        except StoreError:
+    def _lists_say(self, key: str, status: int) -> tuple[ObjectInfo | None] | None:
+        """What a list says of a key whose HEAD is refused by this status; None if that may mean the one who asks."""
+        if status in _REFUSED:
+            try:
+                with suppress(ObjectNotFoundError):
+                    self._head(PROBE_KEY)
+            except StoreError:
+                return None
+        elif status != _DENIED:
             return None
         try:
             first = next(self.list(key), None)
         except StoreError as error:
-            return False if self._status_of(error.__context__) in _REFUSED else None
-        return first is not None and first["address"][0].as_py() == key
+            return (None,) if {status, self._status_of(error.__context__)} <= _REFUSED else None
+        if first is None or first["address"][0].as_py() != key:
+            return (None,)
+        return (ObjectInfo(**first.slice(0, 1).to_pylist()[0]),)
 
     def _head(self, key: str) -> ObjectInfo:
         """Answer `head` by one request."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.errors import LakegcError, RefusedObjectError
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
 from lakegc_core.spark.session import clear_errors
-from lakegc_core.store.base import ObjectInfo, StoreConfig, connect
+from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
@@ -64,13 +63,12 @@ def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
     another moment.
 
     Adds the column `outcome`: `already_gone` if the store has no object, SEEN_AGAIN if it has the one that the mark
-    listed. If it has another object, or refuses to show it, there are two rows, SEEN_AGAIN and `unconfirmed`; the next
-    mark judges it.
+    listed. If it has another object, there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges it.
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows, told = batch.to_pylist(), _asked(config, batch.column("address").to_pylist())
+            rows, told = batch.to_pylist(), heads(connect(config), batch.column("address").to_pylist())
             found = [
                 {"address": row["address"], "size": row["size"], "outcome": outcome}
                 for row, info in zip(rows, told, strict=True)
@@ -84,11 +82,9 @@ def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
 _TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
 
 
-def _outcomes(row: dict[str, Any], found: ObjectInfo | RefusedObjectError | None) -> list[str]:
+def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
     if found is None:
         return [Outcome.ALREADY_GONE.value]
-    if isinstance(found, RefusedObjectError):  # it may be another object
-        return [SEEN_AGAIN, Outcome.UNCONFIRMED.value]
     apart = abs((found.last_modified - row["last_modified"]).total_seconds())
     is_same = found.size == row["size"] and apart < 1  # a HEAD tells whole seconds
     return [SEEN_AGAIN] if is_same else [SEEN_AGAIN, Outcome.UNCONFIRMED.value]
@@ -147,23 +143,4 @@ def mark_gone(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
 
 
 def _are_absent(config: StoreConfig, addresses: Sequence[str]) -> list[bool]:
-    return [found is None for found in _asked(config, addresses)]
-
-
-def _asked(config: StoreConfig, addresses: Sequence[str]) -> list[ObjectInfo | RefusedObjectError | None]:
-    """The HEAD of each object, in order; None: the store has none. RefusedObjectError stands for an object that is
-    there: no sweep may stop at it for ever. Other errors are raised."""
-    store, left = connect(config), list(addresses)
-    told: dict[str, ObjectInfo | RefusedObjectError | None] = {}
-    while left:
-        errors, refused = list[LakegcError](), 0
-        for address, said in zip(left, store.try_heads(left), strict=True):
-            if isinstance(said, LakegcError) and not isinstance(said, RefusedObjectError):
-                errors.append(said)
-            else:
-                told[address] = said
-                refused += isinstance(said, RefusedObjectError)
-        if errors and not refused:
-            raise errors[0]
-        left = [address for address in left if address not in told]  # not asked for after one that was refused
-    return [told[address] for address in addresses]
+    return [found is None for found in heads(connect(config), addresses)]

@@ -64,6 +64,12 @@ OF_SETTINGS = {
 }
 """The questions that only `lakegc doctor` asks, versioning aside."""
 OF_BACKUPS = {"copy_object", "copy", "download_fileobj", "upload_fileobj"}
+OF_PARTS = {"s3:AbortMultipartUpload"}
+"""What ends an upload in parts of which one fails: a copy of more than 5 GiB."""
+
+
+NOT_DATA = ("_lakefs/" + "0a" * 32, "README.md", "exports/2024", "data")
+"""Keys of lakeFS's metadata, and of what is somebody else's."""
 
 
 def read_yaml(name: str) -> Any:
@@ -242,9 +248,12 @@ def granted(name: str) -> set[str]:
 def test_every_operation_on_s3_has_its_action_and_the_policies_hold_no_other() -> None:
     used = operations(s3, bucket, deletes)
     assert used - OF_BACKUPS == OF_OPERATIONS.keys()
-    actions = set(OF_OPERATIONS.values())
-    assert granted("s3-mark.json") == actions - {"s3:DeleteObject"}
-    assert granted("s3-sweep.json") == granted("s3-retire.json") == actions
+    actions, reads = set(OF_OPERATIONS.values()), {"s3:GetObject"}
+    assert granted("s3-mark.json") == actions - {"s3:DeleteObject"} and granted("s3-see-data.json") == reads
+    assert granted("s3-retire.json") == actions
+    assert granted("s3-sweep.json") == actions | OF_PARTS
+    assert granted("s3-backup.json") == actions - {"s3:DeleteObject"} | OF_PARTS
+    assert granted("s3-read-backups.json") == reads | {"s3:ListBucket"}
 
 
 def test_where_old_versions_go_as_well_the_policies_add_what_that_asks_for_and_no_more() -> None:
@@ -258,12 +267,13 @@ def test_who_takes_deletes_back_may_remove_delete_markers_of_data_and_delete_not
     statements, home = policy("s3-restore.json"), "arn:aws:s3:::BUCKET/PREFIX"
     assert operations(s3_undelete) == {"list_object_versions", "delete_object"}
     asked = {OF_VERSIONS[each] for each in operations(s3_undelete)} | set(OF_OPERATIONS.values())
-    assert granted("s3-restore.json") == asked - {"s3:DeleteObject"}
+    assert granted("s3-restore.json") == asked - {"s3:DeleteObject"} | OF_PARTS
     assert allowed(statements, "s3:ListBucketVersions", "arn:aws:s3:::BUCKET")
     assert allowed(statements, "s3:DeleteObjectVersion", f"{home}/data/gk2/cv1")
     assert allowed(statements, "s3:PutObject", f"{home}/data/gk2/cv1"), "where a copy in quarantine goes back to"
-    for delete, key in (("s3:DeleteObjectVersion", "_lakefs/abc"), ("s3:DeleteObject", "data/gk2/cv1")):
-        assert not allowed(statements, delete, f"{home}/{key}")
+    for change in ("s3:DeleteObjectVersion", "s3:DeleteObject", "s3:PutObject"):
+        assert not any(allowed(statements, change, f"{home}/{key}") for key in NOT_DATA)
+    assert not allowed(statements, "s3:DeleteObject", f"{home}/data/gk2/cv1")
 
 
 def test_who_drills_may_do_what_sweeps_and_restores_may_and_nothing_else() -> None:
@@ -297,7 +307,7 @@ def test_data_is_deleted_by_a_sweep_alone_and_marks_by_retirement_alone(verb: st
         for data in ("data/gk2/cv1", "0a" * 16):
             assert allowed(statements, delete, f"{home}/{data}") is (may and verb == "sweep")
         assert allowed(statements, delete, mark) is (may and verb == "retire")
-        for kept in ("_lakefs/abc", "_lakefs/retention/gc/unified/m1/summary.json"):
+        for kept in (*NOT_DATA, "_lakefs/retention/gc/unified/m1/summary.json"):
             assert not allowed(statements, delete, f"{home}/{kept}")
         assert not allowed(statements, delete, "arn:aws:s3:::BUCKET/ELSEWHERE/data/gk2/cv1")
     assert allowed(statements, "s3:GetObject", f"{home}/data/gk2/cv1") is (verb == "sweep"), (

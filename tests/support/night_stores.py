@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.errors import RefusedObjectError, StoreError
+from lakegc_core.errors import StoreError
 from lakegc_core.marks import lease
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.store.base import NO_ETAGS, ObjectInfo, StoreProbe
+from lakegc_core.store.base import NO_ETAGS, ObjectInfo, RefusedObjectError, StoreProbe
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, waves
@@ -115,7 +115,7 @@ class SealedConfig(LocalConfig):
 class SealedStore(LocalStore):
     def head(self, key: str) -> ObjectInfo:
         if "sealed" in key:
-            raise RefusedObjectError("400")
+            raise RefusedObjectError("400", super().head(key))
         if "broken" in key:
             raise StoreError("503")
         return super().head(key)

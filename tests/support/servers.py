@@ -133,10 +133,12 @@ def seaweedfs(
     *,
     more_keys: Mapping[str, str] | None = None,
     readers: Mapping[str, str] | None = None,
+    iam: bool = False,
 ) -> Iterator[S3Server]:
     """SeaweedFS (master, volume, filer and S3 in one process) with its data in `tmp`.
 
     `more_keys`: access keys that may do the same, with their secrets; `readers`: those that may only list and read.
+    `iam`: users with policies can be made, by AWS's IAM at the same endpoint.
     """
     data = tmp / "seaweedfs"
     data.mkdir(parents=True)
@@ -175,6 +177,7 @@ def seaweedfs(
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",
             f"-s3.config={tmp / 'seaweedfs-s3.json'}",
+            f"-s3.iam.readOnly={str(not iam).lower()}",
             *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
         ]
 

@@ -112,7 +112,8 @@ class Proofs:
         started = time.monotonic()
         asked, made, heads = self._heads(choice, needed)
         seconds = time.monotonic() - started
-        pending = self._pending(choice, asked, made) if self.known.is_mark and choice.pending else ()
+        helps = made.rows or not asked.rows  # of those who may not read data, the store refuses all HEADs at every mark
+        pending = self._pending(choice, asked, made) if self.known.is_mark and choice.pending and helps else ()
         # What is promised is not remembered: the promise may be taken back.
         proofs = self._remembered + made if self.known.is_mark and not self._is_promised else Dataset(PROOFS_SCHEMA)
         return Proven(self._left(made), pending, proofs, heads, seconds)

@@ -126,7 +126,6 @@ _VIRTUAL = (
     "the AWS configuration file, as docs/stores.md says"
 )
 _HINTS = {
-    "AccessDenied": "grant the operation to these credentials",
     "InvalidAccessKeyId": "the store does not know the access key",
     "SignatureDoesNotMatch": "the secret key is not the right one",
     "ExpiredToken": "renew the session",
@@ -139,7 +138,22 @@ _HINTS = {
 }
 
 
-def hint(code: str) -> str:
+_DENIED = {"AccessDenied", "403"}  # HEAD has no code of the store's own
+_RIGHTS = {
+    "list_objects_v2": "s3:ListBucket",
+    "list_object_versions": "s3:ListBucketVersions",
+    **dict.fromkeys(("get_object", "head_object", "download_fileobj"), "s3:GetObject"),
+    **dict.fromkeys(("put_object", "upload_fileobj"), "s3:PutObject"),
+    **dict.fromkeys(("copy_object", "copy"), "s3:GetObject on the one and s3:PutObject on the other"),
+    "delete_object": "s3:DeleteObjectVersion",  # of a version; other deletes raise nothing
+}
+"""Actions that operations of boto3 take, by name."""
+
+
+def hint(code: str, operation: str) -> str:
+    """Advice on the code with which an operation ended, after a colon; empty where there is none."""
+    if code in _DENIED and operation in _RIGHTS:
+        return f": grant these credentials {_RIGHTS[operation]}"
     return f": {_HINTS[code]}" if code in _HINTS else ""
 
 

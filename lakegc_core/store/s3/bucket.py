@@ -79,8 +79,10 @@ class Bucket:
         if code in CONDITION_FAILED and operation == "put_object":
             return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")
         if isinstance(error, ClientError):
-            return StoreError(f"{what}: the store answered {code} after {attempts_of(error)} attempts{hint(code)}")
-        return StoreError(f"{what}: {code} after up to {self.attempts} attempts{hint(code)}")
+            what += f": the store answered {code} after {attempts_of(error)} attempts"
+        else:
+            what += f": {code} after up to {self.attempts} attempts"
+        return StoreError(what + hint(code, operation))
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and digest of one object.

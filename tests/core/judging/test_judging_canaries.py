@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.errors import MarkError, RefusedObjectError, StoreError
+from lakegc_core.errors import MarkError, StoreError
 from lakegc_core.judging import canaries, optimized, subtraction
 from lakegc_core.judging.canaries import Shown, held_commits, keys_of, lying, smuggle, some
 from lakegc_core.marks.artifacts import CLEAN
@@ -19,7 +19,7 @@ from lakegc_core.marks.findings import KEPT
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.store.base import ObjectInfo
+from lakegc_core.store.base import ObjectInfo, RefusedObjectError
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Wanted
@@ -128,14 +128,16 @@ def test_a_mark_asks_no_store_for_its_canaries(tmp_path: Path, monkeypatch: pyte
     assert [*found.found] == [key] and found.objects.rows == 1
 
 
-def test_an_object_that_the_store_lacks_or_does_not_show_is_no_canary(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused, there = RefusedObjectError("its key is a customer's"), ObjectInfo("a", 1, datetime.now(UTC), "e", None)
-    answers: list[Any] = [there, None, refused]
-    store = SimpleNamespace(try_heads=lambda keys, failures: answers[: len(keys)])
+def test_an_object_that_the_store_lacks_is_no_canary_and_one_that_it_lists_but_does_not_show_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there, listed = (ObjectInfo(key, 1, datetime.now(UTC), "e", None) for key in "ac")
+    answers: list[Any] = [there, None, RefusedObjectError("its key is a customer's", listed)]
+    store = SimpleNamespace(try_heads=lambda keys: answers[: len(keys)])
     monkeypatch.setattr(canaries, "connect", lambda _: store)
     context: Any = SimpleNamespace(data=None)
-    assert lying(context, ["a", "b", "c"]) == {"a": there}
-    answers[1] = StoreError("busy")
+    assert lying(context, ["a", "b", "c"]) == {"a": there, "c": listed}
+    answers[1:] = [StoreError("busy")] * 2
     with pytest.raises(StoreError, match="busy"):
         lying(context, ["a", "b", "c"])
 

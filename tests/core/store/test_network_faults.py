@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from dataclasses import replace
 from threading import Event
@@ -14,14 +15,13 @@ from lakegc_core.errors import (
     LakegcError,
     ObjectNotFoundError,
     PreconditionFailedError,
-    RefusedObjectError,
     SettingsError,
     StoreError,
     UnusableKeyError,
 )
 from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.azure.store import AzureConfig
-from lakegc_core.store.base import head_if_there
+from lakegc_core.store.base import RefusedObjectError, head_if_there, heads
 from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.support.azurite import ACCOUNT_KEY
@@ -204,19 +204,40 @@ def test_a_store_that_refuses_every_key_refuses_the_one_who_asks(faulty: Faulty)
     assert not isinstance(raised.value, UnusableKeyError | ObjectNotFoundError)
 
 
-def test_an_object_that_is_listed_and_refused_is_there(faulty: Faulty) -> None:
-    """S3 answers so for an object under a customer's key."""
-    faulty.direct.write("data/slice/id", b"")
-    faulty.proxy.hook = refusing(faulty, 400)
-    with pytest.raises(RefusedObjectError, match=r"400.*lists the object"):
+@pytest.mark.parametrize(("status", "is_denied"), [(400, False), (403, True)])
+def test_of_an_object_that_is_listed_and_refused_a_list_tells(faulty: Faulty, status: int, is_denied: bool) -> None:
+    """S3 answers 400 for an object under a customer's key, and 403 to those who may not read it."""
+    faulty.direct.write("data/slice/id", b"four")
+    faulty.direct.write("data/slice/id and more", b"")
+    (listed,) = (row for batch in faulty.direct.list("data/slice/id") for row in batch.slice(0, 1).to_pylist())
+    faulty.proxy.hook = refusing(faulty, status)
+    with pytest.raises(RefusedObjectError, match=rf"{status}.*lists the object") as raised:
         faulty.store.head("data/slice/id")
+    found = pickle.loads(pickle.dumps(raised.value))
+    assert (str(found), found.is_denied) == (str(raised.value), is_denied)
+    assert {name: getattr(found.listed, name) for name in listed} == listed and found.listed.digest is None
+    assert heads(faulty.store, ["data/slice/id", "data/none", "data/slice/i"])[:2] == [found.listed, None]
+    assert head_if_there(faulty.store, "data/slice/i") is None, "what is not listed is not there"
 
 
-def test_where_heads_and_listings_fail_nothing_is_said_of_the_object(faulty: Faulty) -> None:
+def test_what_a_store_refuses_hides_no_outage_behind_it(faulty: Faulty) -> None:
+    for key in ("data/slice/a", "data/slice/b", "data/other"):
+        faulty.direct.write(key, b"")
+    refused = refusing(faulty, 403)
+    faulty.proxy.hook = lambda request, forward: (
+        faulty.protocol.busy if "other" in request.path else refused(request, forward)
+    )
+    assert all(heads(faulty.store, ["data/slice/a", "data/slice/b"]))
+    with pytest.raises(StoreError, match=rf"503|{faulty.protocol.busy_code}"):
+        heads(faulty.store, ["data/slice/a", "data/other", "data/slice/b"])
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_where_heads_and_listings_fail_nothing_is_said_of_the_object(faulty: Faulty, status: int) -> None:
     def hook(request: Request, forward: Forward) -> Answer:
         if "slice" not in request.path:
             return forward(request)
-        return Answer(403 if faulty.protocol.is_list(request) else 400, {}, b"")
+        return Answer(403 if faulty.protocol.is_list(request) else status, {}, b"")
 
     faulty.proxy.hook = hook
     with pytest.raises(StoreError) as raised:

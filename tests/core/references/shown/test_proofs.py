@@ -397,6 +397,22 @@ def test_nothing_waits_for_heads_that_cannot_help(town: Town, monkeypatch: pytes
         assert expired(context) == garbage
 
 
+def test_nothing_waits_for_heads_where_the_store_refuses_all_of_them(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As to a mark that may not read data: at no later one it answers them."""
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=1))
+    for longer in (b"", b"+", b"++"):
+        town.commit(**{f"p{len(longer)}{number}": town.content() + longer for number in range(2)})
+    garbage = {town.forgotten(town.content() + longer) for longer in (b"", b"+", b"++")}
+    town.proxy.hook = lambda request, forward: (
+        Answer(403, {}, b"") if request.method == "HEAD" and "/data/" in request.path else forward(request)
+    )
+    context, facts, _ = town.mark()
+    assert facts["heads"] == 1 and facts["pages_asked"] and facts["waiting"]["objects"] == 0
+    assert expired(context) == garbage
+
+
 def test_a_look_waits_for_no_heads_of_later_looks(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """Re-uploads that the mark knows as candidates are none to the look, which must ask for their entries itself."""
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
