@@ -32,7 +32,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
+from lakegc_core.spark.session import Few, Mapped, clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -68,6 +68,17 @@ class ReadSince:
     def add(self, found: Mapping[str, Dataset]) -> None:
         """Take over a reading that is whole."""
         self.datasets = {name: known + found[name] for name, known in self.datasets.items()}
+
+
+def nothing_unknown(spark: SparkSession, context: MarkContext, retained: Dataset, so_far: ReadSince) -> bool:
+    """True if the mark or `so_far` has all metaranges of the retained commits (COMMITS_SCHEMA). This process looks if
+    they are few; False says nothing."""
+    marked, read = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA), so_far.datasets[CHECKSUMS]
+    every = [each.mapped(spark, "metarange_id") for each in (retained, marked, read)]
+    if not all(isinstance(each.of, Few) for each in every):
+        return False
+    wanted, *known = ({name for rows in each.here() for name in rows["metarange_id"].to_pylist()} for each in every)
+    return wanted - {""} <= set[str]().union(*known)
 
 
 def read_unknown(spark: SparkSession, context: MarkContext, retained: DataFrame, so_far: ReadSince) -> Dataset:

@@ -9,9 +9,13 @@ import pytest
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.names import Stage
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, nothing_unknown, read_unknown
+from lakegc_core.tables import gather
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from tests.support.lake import NO_SPARK
+from tests.support.marks import dataset
 from tests.support.path_world import World, path_world
 
 if TYPE_CHECKING:
@@ -48,6 +52,26 @@ def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World)
     assert not read_unknown(spark, world.context, of(spark, known, known, ""), reads).rows
     assert not any(each.rows for each in reads.datasets.values())
     assert reads.facts.metaranges == reads.facts.ranges == 0
+
+
+def test_few_commits_are_seen_to_be_known_without_spark_and_one_that_is_not_known_is_seen(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, reads = world.commits[0]["metarange_id"], reading(world, "look-6")
+
+    def is_known(*metarange_ids: str, session: SparkSession = NO_SPARK) -> bool:
+        rows = [{"commit_id": each, "metarange_id": each, "kept_by": "rules"} for each in metarange_ids]
+        retained = dataset(world.context, f"look-6/{len(rows)}", COMMITS_SCHEMA, rows)
+        return nothing_unknown(session, world.context, retained, reads)
+
+    world.repo.upload("main", "zzz/newer", b"newer")
+    new = world.repo.commit("main", "one that is newer").meta_range_id
+    assert is_known("", known)
+    assert not is_known(known, "", new)
+    read_unknown(spark, world.context, of(spark, new), reads)
+    assert is_known(known, "", new), "this sweep has read it"
+    monkeypatch.setattr(gather, "FEW", 0)
+    assert not is_known("", known, session=spark), "they are too many for this process"
 
 
 def test_of_a_new_commit_the_ranges_are_read_that_the_mark_did_not_know(spark: SparkSession, world: World) -> None:
