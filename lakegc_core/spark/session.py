@@ -53,6 +53,8 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.adaptive.enabled": "true",
+    # Else Spark notes the line of Python behind each column: a sixth of a small sweep, for messages about wrong SQL.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 

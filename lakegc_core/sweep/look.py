@@ -35,8 +35,9 @@ from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
 from lakegc_core.references.of_neighbours import read_references
 from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, ignored_now, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, ignored_now, nothing_unknown, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
 from lakegc_core.spark.session import run_tasks
@@ -46,7 +47,7 @@ from lakegc_core.tables.key_scan import Wanted
 from lakegc_core.tables.parts import parts_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,12 @@ class Reads:
         out = DatasetFolder(context.workspace, folder, LOOK)
         return cls(ReadSince(out.below("committed")), ReadSince(out.below(HELD)), out.below("newly_retained"))
 
-    def read(self, spark: SparkSession, context: MarkContext, commits: DataFrame, *, by_holds: bool) -> Dataset:
-        """Read the ranges of these commits that neither the mark nor this sweep has read yet. Returns their entries
-        (ENTRIES_SCHEMA). `by_holds`: True if there are holds."""
+    def read(self, spark: SparkSession, context: MarkContext, retained: Dataset, *, by_holds: bool) -> Dataset:
+        """Read the ranges of these commits (COMMITS_SCHEMA) that neither the mark nor this sweep has read yet. Returns
+        their entries (ENTRIES_SCHEMA). `by_holds`: True if there are holds."""
+        if not by_holds and nothing_unknown(spark, context, retained, self.committed):
+            return Dataset(ENTRIES_SCHEMA)
+        commits = retained.frame(spark)
         by_hold, ignored = commits["kept_by"].startswith(f"{HOLD}:"), ignored_now(spark, context, commits)
         found = read_unknown(spark, context, commits.where(~by_hold), self.committed, ignored, unread_too=True)
         if not by_holds:
@@ -173,7 +177,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
             f"{see('known-heads')}"
         )
     retained = at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
-    reads.read(spark, context, retained.frame(spark), by_holds=bool(commits.facts.holds))
+    reads.read(spark, context, retained, by_holds=bool(commits.facts.holds))
     others = at_commits.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA)
     held = held_by_path(spark, context, others, reads.held.out)
     neighbours = read_references(spark, context, out)
@@ -244,7 +248,7 @@ class Glance:
         if [result["newly_retained"] for result in results if "newly_retained" in result] != [commits.rows]:
             raise IncompleteError("The walk over commits that count now is not whole. Run the sweep again.")
         by_holds = bool(walk.place.facts.holds)
-        return self.look.reads.read(self.spark, self.context, commits.frame(self.spark), by_holds=by_holds)
+        return self.look.reads.read(self.spark, self.context, commits, by_holds=by_holds)
 
     def _place(self, refs: Dataset) -> Place:
         """The commits that the look knew, with these refs."""

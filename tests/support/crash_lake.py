@@ -39,6 +39,7 @@ from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from lakegc_sandbox.model.refs import GoneError
 from tests.support import oracle
 from tests.support.crashing import Crash, MortalConfig, Script
+from tests.support.lake import QUICK, quick
 from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
@@ -50,9 +51,6 @@ MIN_AGE = timedelta(days=1)
 ARTIFACTS = "_lakefs/retention/gc/lakegc"
 REPORTS = "_lakefs/retention/gc/unified"
 _ROOT = Path(__file__).parents[2]
-QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-"""What makes Spark quick on a handful of rows."""
-
 _CONFIG = {"spark": {"master": "local[2]", "conf": QUICK | {"spark.driver.memory": "1g"}}}
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a life of seconds
 
@@ -327,15 +325,8 @@ def lake(spark: SparkSession, folder: Path, clock: Callable[[], float] = time.ti
     repository = build(sandbox)
     work = folder / "work"
     work.mkdir()
-    before = {name: spark.conf.get(name) for name in QUICK}
-    for name, value in QUICK.items():
-        spark.conf.set(name, value)
-    try:
-        with SandboxServer(sandbox) as server:
-            yield Lake(spark, server, repository, work)
-    finally:
-        for name, old in before.items():
-            spark.conf.set(name, str(old))
+    with quick(spark), SandboxServer(sandbox) as server:
+        yield Lake(spark, server, repository, work)
 
 
 def dies(work: Callable[[Script], object], script: Script) -> bool:

@@ -107,6 +107,15 @@ COMMITS = (
         ),
     ),
     *of(
+        "lakegc_core/references/ranges/unknown_ranges.py",
+        f"{_READ}/test_unknown_ranges.py",
+        (
+            "a look takes a commit for known if the mark knows any",
+            'wanted - {""} <= set[str]().union(*known)',
+            "bool(wanted & set[str]().union(*known))",
+        ),
+    ),
+    *of(
         "lakegc_core/references/ranges/range_files.py",
         f"{_READ}/test_range_files.py",
         (

@@ -33,7 +33,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows
+from lakegc_core.spark.session import Few, Mapped, clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -75,6 +75,19 @@ def ignored_now(spark: SparkSession, context: MarkContext, retained: DataFrame) 
     """What is ignored of the commits that the mark and a look found retained (`retained`: COMMITS_SCHEMA)."""
     marked = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark, "commit_id", "metarange_id")
     return ignored_in(context, marked.unionByName(retained.select("commit_id", "metarange_id")))
+
+
+def nothing_unknown(spark: SparkSession, context: MarkContext, retained: Dataset, so_far: ReadSince) -> bool:
+    """True if the mark or `so_far` has all metaranges of the retained commits (COMMITS_SCHEMA). This process looks if
+    they are few, and no commit is ignored; False says nothing."""
+    if context.policy.ignore_commits or context.mark.facts(CommittedFacts).ranges_ignored:
+        return False  # what was passed over is tried again
+    marked, read = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA), so_far.datasets[CHECKSUMS]
+    every = [each.mapped(spark, "metarange_id") for each in (retained, marked, read)]
+    if not all(isinstance(each.of, Few) for each in every):
+        return False
+    wanted, *known = ({name for rows in each.here() for name in rows["metarange_id"].to_pylist()} for each in every)
+    return wanted - {""} <= set[str]().union(*known)
 
 
 def read_unknown(

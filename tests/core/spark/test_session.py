@@ -49,6 +49,15 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
 
 
+def test_spark_does_not_look_for_the_line_of_python_behind_each_column(spark: SparkSession) -> None:
+    """That takes longer than all else which this process does for a small sweep."""
+    from pyspark.errors import utils
+    from pyspark.sql import functions as F
+
+    assert F.lit(1) is not None
+    assert not getattr(utils, "is_debugging_enabled", lambda: False)()  # Spark 3.5 does not know it
+
+
 @pytest.mark.parametrize(("conf", "quick"), [({}, True), ({"spark.driver.extraJavaOptions": "-ea"}, False)])
 def test_whoever_gives_java_options_of_their_own_gets_none_for_little_work(
     monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], quick: bool

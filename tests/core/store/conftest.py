@@ -48,9 +48,9 @@ class Place:
 
     @property
     def many(self) -> int:
-        """How many objects fill some pages here. Azurite is slow, and gets small pages."""
+        """How many objects fill more than a page here. Azurite is slow, and gets small pages."""
         few = {"azurite": 60, "gcs": 600} | dict.fromkeys(DIALECTS, 6 * PAGE // 5)
-        return few.get(self.kind, 2500)
+        return few.get(self.kind, 1200)
 
     def fill(self, keys: Sequence[str]) -> None:
         """Make many small objects, by the fastest way there is."""

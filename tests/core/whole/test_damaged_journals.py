@@ -6,8 +6,7 @@ what is gone from the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from lakegc_core.errors import CorruptFileError, LakegcError, MarkError
 from lakegc_core.marks.json_files import decode
 from lakegc_core.marks.retire import retire
 from lakegc_core.views.history import history_of
+from tests.support.lake import saved
 from tests.support.night_stores import MIDWAY, dying
 from tests.support.towns import Crash
 from tests.support.true_time import Nights, flip, nights
@@ -28,10 +28,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.safety]
 OWN_JOURNAL, PLAN, PLAN_PART = "m2/sweeps/1/outcomes/*", "m2/sweeps/1/plan.json", "m2/sweeps/1/attempt-1/plan/*"
 
 
-@pytest.fixture
-def town(spark: SparkSession, tmp_path: Path) -> Iterator[Nights]:
-    """Three marks: the sweep of m1 is over, that of m2 broke off after it had deleted half of its plan."""
-    with nights(spark, tmp_path) as found:
+@pytest.fixture(scope="module")
+def broken_off(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Nights, Callable[[], None]]]:
+    """Three marks: the sweep of m1 is over, that of m2 broke off after it had deleted half of its plan. With what makes
+    it that again."""
+    with nights(spark, tmp_path_factory.mktemp("nights")) as found:
         found.litter(4)
         found.mark("m0")
         found.at(1.1)
@@ -47,7 +50,15 @@ def town(spark: SparkSession, tmp_path: Path) -> Iterator[Nights]:
         found.at(3.9)
         with pytest.raises(Crash), dying(MIDWAY):
             found.sweep("m2")
-        yield found
+        yield found, saved(found.lake, "lake")
+
+
+@pytest.fixture
+def town(broken_off: tuple[Nights, Callable[[], None]]) -> Nights:
+    found, rewind = broken_off
+    rewind()
+    found.at(3.9)
+    return found
 
 
 def gone(town: Nights) -> int:

@@ -13,10 +13,12 @@ from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, nothing_unknown, read_unknown
 from lakegc_core.sweep.look import Reads
+from lakegc_core.tables import gather
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from tests.support.marks import finish
+from tests.support.lake import NO_SPARK
+from tests.support.marks import dataset, finish
 from tests.support.path_world import World, path_world
 
 if TYPE_CHECKING:
@@ -53,6 +55,26 @@ def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World)
     assert not read_unknown(spark, world.context, of(spark, known, known, ""), reads).rows
     assert not any(each.rows for each in reads.datasets.values())
     assert reads.facts.metaranges == reads.facts.ranges == 0
+
+
+def test_few_commits_are_seen_to_be_known_without_spark_and_one_that_is_not_known_is_seen(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, reads = world.commits[0]["metarange_id"], reading(world, "look-6")
+
+    def is_known(*metarange_ids: str, session: SparkSession = NO_SPARK) -> bool:
+        rows = [{"commit_id": each, "metarange_id": each, "kept_by": "rules"} for each in metarange_ids]
+        retained = dataset(world.context, f"look-6/{len(rows)}", COMMITS_SCHEMA, rows)
+        return nothing_unknown(session, world.context, retained, reads)
+
+    world.repo.upload("main", "zzz/newer", b"newer")
+    new = world.repo.commit("main", "one that is newer").meta_range_id
+    assert is_known("", known)
+    assert not is_known(known, "", new)
+    read_unknown(spark, world.context, of(spark, new), reads)
+    assert is_known(known, "", new), "this sweep has read it"
+    monkeypatch.setattr(gather, "FEW", 0)
+    assert not is_known("", known, session=spark), "they are too many for this process"
 
 
 def test_of_a_new_commit_the_ranges_are_read_that_the_mark_did_not_know(spark: SparkSession, world: World) -> None:
@@ -101,7 +123,7 @@ def test_what_the_mark_passed_over_is_tried_again_by_each_look_and_passed_over_o
         ignoring = replace(mark, header=replace(mark.header, ignore_commits=(world.commits[0]["commit_id"],)))
         file = world.lake.files("lake") / "_lakefs" / lost["range_id"]
         whole, reads = file.read_bytes(), Reads.below(mark, "read")
-        retained = spark.createDataFrame(world.commits)
+        retained = dataset(mark, "commits", COMMITS_SCHEMA, world.commits)
 
         file.unlink()
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0
@@ -109,7 +131,7 @@ def test_what_the_mark_passed_over_is_tried_again_by_each_look_and_passed_over_o
             reads.read(spark, mark, retained, by_holds=False)
         another = [*world.commits, world.commits[0] | {"commit_id": "another", "kept_by": "rules"}]
         with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
-            reads.read(spark, ignoring, spark.createDataFrame(another), by_holds=False)
+            reads.read(spark, ignoring, dataset(mark, "more", COMMITS_SCHEMA, another), by_holds=False)
         file.write_bytes(whole)
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == lost["count"], "it is there again"
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0, "and read once"
