@@ -402,9 +402,8 @@ def test_nothing_waits_for_heads_where_the_store_refuses_all_of_them(
 ) -> None:
     """As to a mark that may not read data: at no later one it answers them."""
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=1))
-    for longer in (b"", b"+", b"++"):
-        town.commit(**{f"p{len(longer)}{number}": town.content() + longer for number in range(2)})
-    garbage = {town.forgotten(town.content() + longer) for longer in (b"", b"+", b"++")}
+    town.commit(**{f"p{number}": town.content() + b"+" * (number // 2) for number in range(6)})  # of three sizes
+    garbage = {town.forgotten(town.content() + b"+" * number) for number in range(3)}
     town.proxy.hook = lambda request, forward: (
         Answer(403, {}, b"") if request.method == "HEAD" and "/data/" in request.path else forward(request)
     )
