@@ -178,8 +178,11 @@ class Store(Protocol):
         """
         return
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy an object of another root to `key` inside the store, overwriting it, and return the new ETag.
+
+        `found`: what HEAD has just shown of the source; None: a store that has to know asks for it. What takes several
+        requests copies exactly this object, or raises.
 
         None, and nothing copied, where the store cannot: `source` is another kind of store, or another account.
         ObjectNotFoundError if there is no source.

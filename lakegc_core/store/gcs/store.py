@@ -185,7 +185,7 @@ class GCSStore(RemoteStore):
         """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
         return delete_fault(self, self._deletes)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
         if not isinstance(source, GCSConfig) or source.endpoint_url != self._config.endpoint_url:
             return None

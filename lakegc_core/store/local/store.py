@@ -162,7 +162,7 @@ class LocalStore:
         """A folder keeps nothing of what is deleted."""
         raise ObjectNotFoundError(f"{self.root}: nothing of {deleted.address!r} is left: a folder keeps no versions")
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy a file from another folder."""
         if not isinstance(source, LocalConfig):
             return None

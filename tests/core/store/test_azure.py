@@ -265,6 +265,25 @@ def test_a_large_blob_is_copied_block_by_block(faulty_azure: Faulty, monkeypatch
     assert len(named) == 3 and named == [request.query["blockid"].encode() for request in puts[:3]]
 
 
+def test_a_large_blob_that_is_written_over_while_its_blocks_are_copied_is_not_copied(
+    faulty_azure: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure_module, "_COPY_AT_ONCE", 4)
+    monkeypatch.setattr(azure_module, "_COPY_BLOCK", 4)
+    faulty_azure.direct.write("data/a", b"0123456789")
+
+    def overtake(request: Request, forward: Forward) -> Answer:
+        if request.query.get("comp") == "block":
+            faulty_azure.direct.write("data/a", b"9876543210")
+            return Answer(201, {"ETag": '"0x1"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, b"")
+        return forward(request)
+
+    faulty_azure.proxy.hook = overtake
+    with pytest.raises(StoreError, match="written over while it was copied"):
+        faulty_azure.store.copy(faulty_azure.config, "data/a", "data/b")
+    assert not any(request.query.get("comp") == "blocklist" for request in faulty_azure.proxy.requests)
+
+
 def test_a_probe_says_for_how_long_deleted_blobs_can_be_brought_back(azure: AzureServer) -> None:
     store = azure.config(uuid.uuid4().hex).connect()
     try:
