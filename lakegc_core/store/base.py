@@ -124,7 +124,8 @@ class Store(Protocol):
         """
 
     def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The objects and prefixes directly below `prefix` (empty, or ending in `/`), page by page."""
+        """The objects and prefixes directly below `prefix` (empty, or ending in `/`), page by page; each prefix
+        once, whatever the store repeats."""
 
     def read(self, key: str) -> bytes:
         """The whole object; its length is checked against what the store announced. ObjectNotFoundError if absent."""

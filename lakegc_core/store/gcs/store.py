@@ -13,7 +13,7 @@ import builtins
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -106,13 +106,6 @@ class GCSStore(RemoteStore):
             name=self._name,
             head=self.head,
         )
-
-    def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
-        last = ""  # of the prefixes so far: some servers repeat them on every page
-        for level in super()._levels(prefix, delimiter):
-            fresh = sorted(name for name in level.prefixes if name > last)
-            last = fresh[-1] if fresh else last
-            yield Level(level.objects, tuple(fresh))
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
         wanted = self._base + prefix

@@ -243,6 +243,25 @@ def test_names_that_a_url_takes_for_another_are_refused(azure: AzureServer, key:
     assert above.read("x") == b"not ours"
 
 
+def test_a_folder_at_which_a_page_ends_and_the_next_begins_is_listed_once(faulty_azure: Faulty) -> None:
+    folders = [f"data/{letter}/" for letter in "abcde"]
+    for folder in folders:
+        faulty_azure.direct.write(f"{folder}x", b"")
+    last = [b""]
+
+    def repeat(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        found = re.findall(rb"<BlobPrefix>.*?</BlobPrefix>", answer.body)
+        body = answer.body.replace(b"<Blobs>", b"<Blobs>" + last[0])
+        last[0] = found[-1]
+        return replace(answer, body=body)
+
+    faulty_azure.proxy.hook = repeat
+    levels = list(replace(faulty_azure.config, page_size=2).connect().list_level("data/"))
+    assert len(levels) > 1 and last[0]
+    assert [name for level in levels for name in level.prefixes] == folders
+
+
 # Copies, and what a probe finds
 
 
