@@ -7,7 +7,7 @@ client says what lakeFS said, or raises. It never turns an error into "nothing t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -286,6 +286,12 @@ class LakeFSClient:
         ServerError if the page does not lead on: empty although there is more, or out of order.
         """
         return self._shown(repository, ref).page(after, amount)
+
+    def odd_objects(
+        self, repository: str, ref: str, paths: Sequence[str], after: str
+    ) -> tuple[Iterator[list[ObjectStats]], str]:
+        """What a ref shows where `listed_objects.furthest` leads on from no path of a page (`Shown.odd`)."""
+        return self._shown(repository, ref).odd(paths, after)
 
     def _shown(self, repository: str, ref: str, more: Mapping[str, str] | None = None) -> Shown:
         where = path("repositories", repository, "refs", ref, "objects")
