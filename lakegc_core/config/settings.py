@@ -77,7 +77,7 @@ def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy
 class ServerSettings:
     """The place of lakeFS and who asks. `endpoint_url` is kept without `/api/v1` and without a slash at its end.
 
-    Both timeouts in seconds: to connect, and between two bytes of an answer. `compaction`: see `ServerSection`.
+    Timeouts in seconds: to connect, between two bytes of an answer, of a task. `compaction`: see `ServerSection`.
     """
 
     endpoint_url: str
@@ -85,6 +85,7 @@ class ServerSettings:
     secret_access_key: str = field(repr=False)
     connection_timeout: float = 10.0
     read_timeout: float = 60.0
+    task_timeout: float = 1200.0
     compaction: Compaction = "assume"
 
     def __post_init__(self) -> None:
@@ -265,6 +266,8 @@ class ServerSection(_Section):
     """How long a connection to lakeFS may take: a duration."""
     read_timeout: Seconds = 60.0
     """How long lakeFS may be silent within an answer: a duration."""
+    task_timeout: Seconds = 1200.0
+    """How long lakeFS may take for a step of prepare_commits or of a dump: a duration."""
     compaction: Compaction = "assume"
     """Whether lakeFS compacts what is staged: `assume` that it does where it may, or `never`, as you state."""
 
@@ -327,19 +330,14 @@ class Settings:
                 found = strict_yaml.load(file, LakegcYaml)
             except FileNotFoundError:
                 raise SettingsError(f"{file} does not exist; it was named by --config or LAKEGC_CONFIG") from None
-        rest = dict(found)
-        server: ServerSection = rest.pop("server")
-        return cls(
-            server=ServerSettings(
-                endpoint_url=server.endpoint_url or lakectl.server.endpoint_url,
-                access_key_id=lakectl.credentials.access_key_id,
-                secret_access_key=lakectl.credentials.secret_access_key,
-                connection_timeout=server.connection_timeout,
-                read_timeout=server.read_timeout,
-                compaction=server.compaction,
-            ),
-            **rest,
+        own = dict(found.server)
+        server = ServerSettings(
+            endpoint_url=own.pop("endpoint_url") or lakectl.server.endpoint_url,
+            access_key_id=lakectl.credentials.access_key_id,
+            secret_access_key=lakectl.credentials.secret_access_key,
+            **own,
         )
+        return cls(**(dict(found) | {"server": server}))
 
     def policy_for(self, repository: str) -> RepositoryPolicy:
         """The first policy whose pattern matches the repository's name, else the default policy."""

@@ -7,7 +7,7 @@ client says what lakeFS said, or raises. It never turns an error into "nothing t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -38,7 +38,6 @@ from lakegc_core.lakefs.models import (
 )
 from lakegc_core.lakefs.tasks import wait_for
 
-TASK_TIMEOUT = 1200.0  # seconds; a server that died leaves its tasks unfinished for ever
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often
 READS = (200, 206, 416)
@@ -69,6 +68,7 @@ class LakeFSClient:
         self._http = Http(settings, sleep=sleep)
         self._sleep = sleep
         self._endpoint = settings.endpoint_url
+        self._task_timeout = settings.task_timeout
 
     def __repr__(self) -> str:
         return f"LakeFSClient({self._endpoint!r})"
@@ -135,8 +135,8 @@ class LakeFSClient:
         self.repository(repository)
         return None
 
-    def prepare_commits(self, repository: str, timeout: float = TASK_TIMEOUT) -> PreparedCommits:
-        """Have the server write its list of active commits; `timeout` in seconds.
+    def prepare_commits(self, repository: str) -> PreparedCommits:
+        """Have the server write its list of active commits, within `server.task_timeout`.
 
         ServerError when the server fails, which is also how a repository without rules reads: ask `gc_rules`.
         """
@@ -147,14 +147,14 @@ class LakeFSClient:
             if error.status not in (404, 405, 500):
                 raise
             # Servers before v1.72 know only the other form; where that fails too, its error is told.
-            return self._prepare_commits_now(where, timeout)
+            return self._prepare_commits_now(where)
         what = f"prepare_commits of {repository} (task {task.id})"
         asked = Request("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task.id})
         done = wait_for(
             lambda: self._http.call(asked, CommitsStatus),
             finished=lambda status: status.completed or status.error is not None,
             what=what,
-            timeout=timeout,
+            timeout=self._task_timeout,
             sleep=self._sleep,
         )
         if done.error:
@@ -163,8 +163,9 @@ class LakeFSClient:
             raise ServerError(f"{what} is completed, with neither a result nor an error; look into the server's log")
         return done.result
 
-    def _prepare_commits_now(self, where: str, timeout: float) -> PreparedCommits:
-        asked = Request("POST", where, expect=(201,), action=_PREPARE_COMMITS, read_timeout=timeout, attempts=2)
+    def _prepare_commits_now(self, where: str) -> PreparedCommits:
+        patience = self._task_timeout
+        asked = Request("POST", where, expect=(201,), action=_PREPARE_COMMITS, read_timeout=patience, attempts=2)
         try:
             return self._http.call(asked, PreparedCommits)
         except LakeFSError as error:
@@ -233,8 +234,8 @@ class LakeFSClient:
                 raise asked.odd(f"page {pages} continues at a token that was used before")
             tokens.add(token)
 
-    def dump(self, repository: str, timeout: float = TASK_TIMEOUT) -> DumpRefs:
-        """Have the server write all commits, branches and tags as metaranges; `timeout` in seconds.
+    def dump(self, repository: str) -> DumpRefs:
+        """Have the server write all commits, branches and tags as metaranges, each within `server.task_timeout`.
 
         Each changed dump leaves small files for ever: ask once a mark.
         """
@@ -246,7 +247,7 @@ class LakeFSClient:
             lambda: self._http.call(asked, DumpStatus),
             finished=lambda status: status.done or bool(status.error),
             what=what,
-            timeout=timeout,
+            timeout=self._task_timeout,
             sleep=self._sleep,
         )
         if done.error:
@@ -286,6 +287,12 @@ class LakeFSClient:
         ServerError if the page does not lead on: empty although there is more, or out of order.
         """
         return self._shown(repository, ref).page(after, amount)
+
+    def odd_objects(
+        self, repository: str, ref: str, paths: Sequence[str], after: str
+    ) -> tuple[Iterator[list[ObjectStats]], str]:
+        """What a ref shows where `listed_objects.furthest` leads on from no path of a page (`Shown.odd`)."""
+        return self._shown(repository, ref).odd(paths, after)
 
     def _shown(self, repository: str, ref: str, more: Mapping[str, str] | None = None) -> Shown:
         where = path("repositories", repository, "refs", ref, "objects")

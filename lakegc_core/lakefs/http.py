@@ -117,6 +117,10 @@ class Reply:
         return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED in said)
 
 
+RAW = ("utf-8", "surrogateescape")
+"""The encoding of names in requests, and how bytes that are not UTF-8 are written in a text."""
+
+
 class Http:
     """One authenticated session with the API of one lakeFS server. Safe to share between threads."""
 
@@ -179,7 +183,7 @@ class Http:
         with self._session.request(
             request.method,
             f"{self._settings.endpoint_url}{API}{request.path}",
-            params=request.params,
+            params={name: value.encode(*RAW) for name, value in request.params.items()},
             data=request.content,
             json=request.body,
             headers=request.headers,

@@ -278,20 +278,22 @@ class _TaskError(_Answer):
 
 @dataclass(frozen=True)
 class CommitsStatus(_Answer):
-    """The progress of prepare_commits."""
+    """The progress of prepare_commits. `update_time`: a text that changes with each step."""
 
     completed: bool
     error: _TaskError | None = None
     result: PreparedCommits | None = None
+    update_time: Annotated[str, _OR_NULL] = ""
 
 
 @dataclass(frozen=True)
 class DumpStatus(_Answer):
-    """The progress of a dump."""
+    """The progress of a dump. `update_time`: a text that changes with each step."""
 
     done: bool
     error: Annotated[str, _OR_NULL] = ""
     refs: DumpRefs | None = None
+    update_time: Annotated[str, _OR_NULL] = ""
 
 
 @dataclass(frozen=True)

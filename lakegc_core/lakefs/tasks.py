@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.http import LakeFSError
 
-T = TypeVar("T")
+
+class _Status(Protocol):
+    @property
+    def update_time(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Status)
 _FIRST = 0.1  # seconds before the first question, doubling
 _LONGEST = 15.0
 
@@ -22,10 +28,10 @@ def wait_for(
     timeout: float,
     sleep: Callable[[float], None],
 ) -> T:
-    """Ask until finished; ServerError after `timeout` seconds, or once the server forgot the task. `what`: for
-    messages."""
+    """Ask until finished; ServerError after `timeout` seconds in which the server got no further with the task, or once
+    it forgot the task. `what`: for messages."""
     begun = time.monotonic()
-    waited, wait = 0.0, _FIRST
+    waited, wait, updated = 0.0, _FIRST, ""
     while True:
         sleep(wait)
         waited += wait
@@ -37,9 +43,12 @@ def wait_for(
             raise ServerError(f"lakeFS no longer knows {what}, so its outcome is not known: {error}") from None
         if finished(answer):
             return answer
+        if answer.update_time != updated:
+            begun, waited, updated = time.monotonic(), 0.0, answer.update_time
         if max(waited, time.monotonic() - begun) >= timeout:
             raise ServerError(
-                f"{what} did not end within {timeout:.0f} s; the server may have died while at it: "
-                "look into its log, and try again"
+                f"{what} did not end within {timeout:.0f} s, nor did a step of it; the server may have died while at "
+                "it: look into its log, and try again. If it needs longer, set `server: {task_timeout: …}` in "
+                "lakegc.yaml"
             )
         wait = min(_LONGEST, wait * 2)

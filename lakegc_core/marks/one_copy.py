@@ -91,7 +91,7 @@ class OneCopy:
         """Copy an object that has no copy, as `look` found it, and prove the copy."""
         source, target = connect(self.source), connect(self.target)
         try:
-            if target.copy(self.source, found.address, found.address) is None:
+            if target.copy(self.source, found.address, found.address, found) is None:
                 self._carry(source, target, found)
             if not _same(found, target.head(found.address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")

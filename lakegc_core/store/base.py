@@ -137,7 +137,8 @@ class Store(Protocol):
         """
 
     def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The objects and prefixes directly below `prefix` (empty, or ending in `/`), page by page."""
+        """The objects and prefixes directly below `prefix` (empty, or ending in `/`), page by page; each prefix
+        once, whatever the store repeats."""
 
     def read(self, key: str) -> bytes:
         """The whole object; its length is checked against what the store announced. ObjectNotFoundError if absent."""
@@ -191,8 +192,11 @@ class Store(Protocol):
         """
         return
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy an object of another root to `key` inside the store, overwriting it, and return the new ETag.
+
+        `found`: what HEAD has just shown of the source; None: a store that has to know asks for it. What takes several
+        requests copies exactly this object, or raises.
 
         None, and nothing copied, where the store cannot: `source` is another kind of store, or another account.
         ObjectNotFoundError if there is no source.

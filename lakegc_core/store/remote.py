@@ -71,16 +71,19 @@ class RemoteStore(Store):
                 yield level.objects
 
     def list_level(self, prefix: str = "") -> Iterator[Level]:
-        """The objects and prefixes directly below `prefix`, a level a page."""
+        """The objects and prefixes directly below `prefix`, a level a page; each prefix once."""
         yield from self._levels(prefix, "/")
 
     def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
         where = f"{self.root}: listing {prefix!r}"
         token = ""
         seen = {token}
+        told: set[str] = set()  # some stores repeat a prefix on the next page, or on every page
         while True:
             level, token = self._page(prefix, delimiter, token, where)
-            yield level
+            fresh = tuple(name for name in dict.fromkeys(level.prefixes) if name not in told)
+            told.update(fresh)
+            yield Level(level.objects, fresh)
             if not token:
                 return
             if token in seen:

@@ -300,7 +300,7 @@ EXPIRED = (
         f"{_SHOWN}/test_asking.py",
         (
             "one page stands for a whole interval",
-            "return last is not None and bool(reached) and reached.encode() >= last",
+            "return last is not None and bool(reached) and raw(reached) >= last",
             "return last is not None and bool(reached)",
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.listed_objects import NOT_TEXT
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYsecret"
@@ -88,10 +90,11 @@ class Scripted:
 
             def _serve(self) -> None:
                 url = urlsplit(self.path)
+                query = parse_qs(url.query, True, errors="surrogateescape")
                 asked = Asked(
                     method=self.command,
                     path=url.path.removeprefix("/api/v1"),
-                    query={key: values[-1] for key, values in parse_qs(url.query, True).items()},
+                    query={key: values[-1] for key, values in query.items()},
                     headers=dict(self.headers.items()),
                     body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
                 )
@@ -162,3 +165,23 @@ def page(results: list[Any], more: bool = False, offset: str = "", announced: in
 
 def refused(status: int, message: str = "no") -> Say:
     return Say(status, {"message": message})
+
+
+def told(path: bytes) -> str:
+    """A path in lakeFS's answers, as Go has it: a replacement for each byte."""
+    return re.sub("[\udc80-\udcff]", NOT_TEXT, path.decode("utf-8", "surrogateescape"))
+
+
+def shows_bytes(server: Scripted, paths: list[bytes]) -> None:
+    """As lakeFS shows paths that are not UTF-8: other characters stand in paths and offsets, and it sorts bytes."""
+
+    def listed(asked: Asked) -> Say:
+        after, prefix = (asked.query.get(name, "").encode("utf-8", "surrogateescape") for name in ("after", "prefix"))
+        left = [path for path in sorted(paths) if path > after and path.startswith(prefix)]
+        names = [told(path) for path in left[: int(asked.query["amount"])]]
+        found = [
+            {"path": name, "physical_address": f"s3://b/{name}", "size_bytes": 1, "checksum": ""} for name in names
+        ]
+        return page(found, len(left) > len(found), names[-1] if names else "")
+
+    server.on("GET", f"{R}/refs/main/objects/ls", listed)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.keys import whole_keys
 from lakegc_core.lakefs.files.sstable import Group, Tables
 from lakegc_core.lakefs.files.vectors import Bytes, Ints, copy_slices, windows
@@ -21,7 +20,7 @@ from lakegc_core.lakefs.files.vectors import Bytes, Ints, copy_slices, windows
 _NOT_HASHED = frozenset((b"min_key", b"max_key", b"count", b"estimated_size_bytes"))
 _ROCKSDB_PREFIX = b"rocksdb."
 _BAR = ord("|")
-_HEAD_BYTES = 8
+_HEAD_BYTES = 8  # up to seven digits; longer ones take twice as many
 
 
 def encode_int(value: int) -> bytes:
@@ -72,16 +71,16 @@ def _hash_records(digests: Sequence[hashlib._Hash], group: Group) -> None:
 def _stream(*columns: tuple[Bytes, Ints, Ints]) -> tuple[Bytes, Ints]:
     """Row by row, for each column (slices: their buffer, places and lengths): ASCII length, the slice, a bar.
 
-    Also where each row ends. Each bar is written in one go with the length after it, as eight bytes. What these hold
-    too much lies where the slice, or the next bar, is written after them.
+    Also where each row ends. Each bar is written in one go with the length after it, in so many bytes as the longest
+    takes. What these hold too much lies where the slice, or the next bar, is written after them.
     """
     lengths = np.stack([length for _, _, length in columns], axis=1)
     heads, digits = _heads(lengths)
     ends = np.cumsum(1 + digits + lengths).reshape(lengths.shape)
     to = ends - lengths
-    total = int(ends[-1, -1])
-    stream = np.empty(total + _HEAD_BYTES, np.uint8)
-    windows(stream, _HEAD_BYTES)[(to - digits - 1).reshape(-1)] = heads.reshape(-1)
+    total, width = int(ends[-1, -1]), heads.itemsize
+    stream = np.empty(total + width, np.uint8)
+    windows(stream, width)[(to - digits - 1).reshape(-1)] = heads.reshape(-1)
     for column, (source, at, length) in enumerate(columns):
         copy_slices(stream, to[:, column], source, at, length)
     stream[total] = _BAR
@@ -89,13 +88,19 @@ def _stream(*columns: tuple[Bytes, Ints, Ints]) -> tuple[Bytes, Ints]:
 
 
 def _heads(lengths: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    """A bar and the decimal digits of each length, filled to _HEAD_BYTES; and the number of digits."""
+    """A bar and the decimal digits of each length, all filled to one width; and the number of digits."""
     longest = int(lengths.max())
-    if longest >= 10 ** (_HEAD_BYTES - 1):
-        raise CorruptFileError(f"a table holds a key or value of {longest} bytes: lakeFS writes none so long")
-    table = np.zeros(longest + 1, f"V{_HEAD_BYTES}")
-    digits = np.zeros(longest + 1, np.int64)
-    for length in np.flatnonzero(np.bincount(lengths.reshape(-1))).tolist():
+    width, which = _HEAD_BYTES, lengths
+    if longest < 10 ** (width - 1):
+        rows, known = longest + 1, np.flatnonzero(np.bincount(lengths.reshape(-1)))
+        at = known
+    else:  # rare: users write so long a message or metadata. A table by length would be too large
+        known, which = np.unique(lengths, return_inverse=True)
+        width, which = 2 * width, which.reshape(lengths.shape)
+        rows, at = len(known), np.arange(len(known))
+    table = np.zeros(rows, f"V{width}")
+    digits = np.zeros(rows, np.int64)
+    for row, length in zip(at.tolist(), known.tolist(), strict=True):
         head = b"|%d" % length
-        table[length], digits[length] = np.void(head.ljust(_HEAD_BYTES)), len(head) - 1
-    return table[lengths], digits[lengths]
+        table[row], digits[row] = np.void(head.ljust(width)), len(head) - 1
+    return table[which], digits[which]

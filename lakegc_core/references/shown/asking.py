@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import PAGE, LakeFSError
-from lakegc_core.lakefs.listed_objects import NOT_TEXT, furthest
+from lakegc_core.lakefs.listed_objects import BEHIND_TEXT, furthest, raw
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.names import Json
 from lakegc_core.policy.namespace import Namespace
@@ -109,15 +109,18 @@ class _Walk:
         for interval in self._intervals:
             if interval.branch != branch:
                 branch, reached, ended = interval.branch, "", False
-            after = max(reached, before(interval.first))
+            after = max(reached, before(interval.first), key=raw)
             amount = min(PAGE, interval.reach + _SPARE) if interval.reach else PAGE
             while not ended and not _covers(reached, interval.last):
                 page, ended = self._page(branch, after, amount)
                 found.append(self._asking.wanted(page))
-                if not ended and amount < PAGE and not _leads_on(page, after):
-                    amount = PAGE
-                    continue  # once more, by a whole page
-                reached = after = furthest(page, after) if not ended else after
+                paths = [stats.path for stats in page]
+                onward = furthest(paths, after)
+                if not ended and onward == after and amount == PAGE:
+                    odd, onward = self._odd(branch, paths, after)
+                    found += odd
+                if not ended and onward != after:
+                    reached = after = onward
                 amount = PAGE
         return found
 
@@ -132,6 +135,20 @@ class _Walk:
                 raise
             return [], True
         return page, not more
+
+    def _odd(self, branch: str, paths: Sequence[str], after: str) -> tuple[list[pa.RecordBatch], str]:
+        """What lies where all paths of a page hold a byte that is not UTF-8, and where to go on behind it."""
+        client, repository = client_of(self._asking.server), self._asking.repository
+        pages, onward = client.odd_objects(repository, branch, paths, after)
+        found = []
+        try:
+            for page in pages:
+                self.pages += 1
+                found.append(self._asking.wanted(page))
+        except LakeFSError as error:
+            if not has_vanished(client, repository, branch, error):
+                raise
+        return found, onward
 
 
 def keys_of(namespace: Namespace, addresses: Sequence[str]) -> pa.RecordBatch:
@@ -159,7 +176,7 @@ def before(path: bytes) -> str:
     try:
         text = path.decode()
     except UnicodeDecodeError as error:
-        return f"{path[: error.start].decode()}\x7f\U0010ffff"  # the odd byte is greater
+        return path[: error.start].decode() + BEHIND_TEXT
     if not text:
         return ""
     code = ord(text[-1]) - 1
@@ -170,12 +187,7 @@ def before(path: bytes) -> str:
 
 
 def _covers(reached: str, last: bytes | None) -> bool:
-    return last is not None and bool(reached) and reached.encode() >= last
-
-
-def _leads_on(page: Sequence[ObjectStats], after: str) -> bool:
-    """True if a page has a path from which the next one may begin."""
-    return any(NOT_TEXT not in stats.path and stats.path > after for stats in page)
+    return last is not None and bool(reached) and raw(reached) >= last
 
 
 @functools.lru_cache(maxsize=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -163,7 +163,7 @@ class AzureStore(RemoteStore):
         """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
         return delete_fault(self, self._deletes)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy a blob of the same account, inside the service. Large ones go block by block."""
         if not isinstance(source, AzureConfig) or (source.account, source.url) != (
             self._config.account,
@@ -171,9 +171,13 @@ class AzureStore(RemoteStore):
         ):
             return None
         origin = AzureStore(source) if source != self._config else self
-        found = origin.head(source_key)
+        found = found or origin.head(source_key)
         match = {"source_etag": f'"{found.etag}"', "source_match_condition": MatchConditions.IfNotModified}
-        return self._copy(origin._source(source_key, found.size), key, match)
+
+        def changed() -> bool:
+            return origin.head(source_key).etag != found.etag
+
+        return self._copy(origin._source(source_key, found.size), key, match, changed)
 
     def _source(self, key: str, size: int, version: str | None = None) -> _Source:
         """A blob here, or a version of it, as the source of a copy."""
@@ -181,9 +185,11 @@ class AzureStore(RemoteStore):
         address = f"{self._config.url}/{quote(container)}/{quote(name, safe='/~')}"
         return _Source(key, size, *self._access.source(address, container, name, version))
 
-    def _copy(self, source: _Source, key: str, match: dict[str, Any], **condition: Any) -> str:
+    def _copy(
+        self, source: _Source, key: str, match: dict[str, Any], changed: Callable[[], bool] | None, **condition: Any
+    ) -> str:
         """Copy a blob to `key`, and return the new ETag. `condition`: of what lies at `key`; `match`: of the source,
-        where one request copies it."""
+        where one request copies it; `changed`: whether the source changed, where several do. A version cannot."""
         target, extra = self.container.blob(key), source.options
         with self.container.errors("Copy Blob From URL", source.key):
             if source.size <= _COPY_AT_ONCE:
@@ -195,6 +201,8 @@ class AzureStore(RemoteStore):
                 length = min(_COPY_BLOCK, source.size - start)
                 target.stage_block_from_url(block, source.url, source_offset=start, source_length=length, **extra)
                 blocks.append(BlobBlock(block_id=block))
+            if changed is not None and changed():
+                raise StoreError(f"{self.root}: {source.key!r} was written over while it was copied")
             return bare(target.commit_block_list(blocks, **condition)["etag"]) or ""
 
     def undelete(self, deleted: Deleted) -> None:
@@ -205,7 +213,9 @@ class AzureStore(RemoteStore):
             with self.container.errors("Undelete Blob", key):
                 self.container.blob(key).undelete_blob()
             return
-        self._copy(self._source(key, found.size, found.version), key, {}, match_condition=MatchConditions.IfMissing)
+        self._copy(
+            self._source(key, found.size, found.version), key, {}, None, match_condition=MatchConditions.IfMissing
+        )
 
     def _kept(self, key: str) -> builtins.list[Kept]:
         """What the account keeps of one blob, and the blob itself if it shows."""

@@ -13,7 +13,7 @@ import builtins
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -107,13 +107,6 @@ class GCSStore(RemoteStore):
             head=self.head,
         )
 
-    def _levels(self, prefix: str, delimiter: str) -> Iterator[Level]:
-        last = ""  # of the prefixes so far: some servers repeat them on every page
-        for level in super()._levels(prefix, delimiter):
-            fresh = sorted(name for name in level.prefixes if name > last)
-            last = fresh[-1] if fresh else last
-            yield Level(level.objects, tuple(fresh))
-
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
         wanted = self._base + prefix
         options = {"delimiter": delimiter or None, "pageToken": token or None}
@@ -185,7 +178,7 @@ class GCSStore(RemoteStore):
         """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
         return delete_fault(self, self._deletes)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
         if not isinstance(source, GCSConfig) or source.endpoint_url != self._config.endpoint_url:
             return None

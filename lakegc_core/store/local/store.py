@@ -125,10 +125,14 @@ class LocalStore:
         return "a file system deletes by name alone"
 
     def remove_empty_folders(self, prefix: str) -> None:
-        """Remove the folder of this prefix with those in it, as far as they are empty: a lock is no object."""
+        """Remove the folder of this prefix with those in it, as far as they are empty: neither a lock nor a file that a
+        killed writer left is an object."""
         top = self._files.folder_of(prefix)
-        for folder, _, _ in os.walk(top or b"", topdown=False):
+        for folder, _, names in os.walk(top or b"", topdown=False):
             with contextlib.suppress(OSError):  # what holds a file stays
+                if any(name.startswith(HIDDEN) and name != writes.LOCK for name in names):
+                    with writes.temporary(os.path.join(folder, b""), io.BytesIO()):
+                        writes.remove_abandoned(folder)
                 if os.listdir(folder) == [writes.LOCK]:  # a write under way has another file beside it
                     os.unlink(os.path.join(folder, writes.LOCK))
                 os.rmdir(folder)
@@ -162,7 +166,7 @@ class LocalStore:
         """A folder keeps nothing of what is deleted."""
         raise ObjectNotFoundError(f"{self.root}: nothing of {deleted.address!r} is left: a folder keeps no versions")
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
         """Copy a file from another folder."""
         if not isinstance(source, LocalConfig):
             return None

@@ -62,8 +62,13 @@ def temporary(path: bytes, data: IO[bytes]) -> Iterator[tuple[bytes, str]]:
 
 @functools.lru_cache(maxsize=10_000)
 def _tidy(folder: bytes) -> None:
-    """Remove files that writers left here when they were killed; once for each folder and process. By the dates of the
-    file system: whoever calls this has just written a file here."""
+    """`remove_abandoned`, once for each folder and process."""
+    remove_abandoned(folder)
+
+
+def remove_abandoned(folder: bytes) -> None:
+    """Remove files that writers left here when they were killed. By the dates of the file system: whoever calls this
+    has just written a `temporary` file here."""
     found: dict[bytes, float] = {}
     with os.scandir(folder) as entries:
         for entry in entries:

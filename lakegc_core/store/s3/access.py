@@ -31,7 +31,6 @@ from lakegc_core.store.s3 import listing as s3_listing
 ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
 CONFLICT = {"ConditionalRequestConflict", "409"}
 CONDITION_FAILED = {"PreconditionFailed", "412", "NotModified", "304"} | CONFLICT  # some say 304 where S3 says 412
-TOO_LARGE = {"InvalidRequest", "EntityTooLarge"}  # for CopyObject, which ends at 5 GiB
 UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "405", "501"}
 CONDITION_UNKNOWN = {"InvalidArgument", "InvalidRequest", "400"} | UNSUPPORTED  # of a write that is sound without one
 # One key can spoil a whole DeleteObjects with these, and some stores have no DeleteObjects at all.

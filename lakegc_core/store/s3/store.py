@@ -43,7 +43,7 @@ from lakegc_core.store.pace import Gate, Turn
 from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, TOO_LARGE, Access, attempts_of, code_of
+from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, UNSUPPORTED, Access, attempts_of, code_of
 from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.quick_heads import QuickHeads
@@ -52,7 +52,10 @@ from lakegc_core.store.s3.undelete import undelete
 from lakegc_core.store.s3.versions import VersionDeletes
 from lakegc_core.store.settings import StoreSettings
 
-_IN_PARTS = TransferConfig(multipart_chunksize=512 << 20)  # bytes
+# Many stores send no byte of their answer before a copy is complete: no request may take them longer than the read
+# timeout. Bytes.
+_COPY_AT_ONCE = 256 << 20  # larger objects are copied part by part
+_IN_PARTS = TransferConfig(multipart_threshold=_COPY_AT_ONCE, multipart_chunksize=64 << 20)
 _VERSIONING = {None: False, "Enabled": True}
 """Maps the bucket's status to True if the deleted stay. `Suspended` does not tell: older objects leave a version."""
 
@@ -197,18 +200,23 @@ class S3Store(RemoteStore):
         """Remove the delete markers of the delete, in a bucket that keeps versions."""
         undelete(self._bucket, deleted)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str) -> str | None:
-        """Copy an object that the same endpoint and credentials reach. Beyond 5 GiB it goes part by part."""
+    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+        """Copy an object that the same endpoint and credentials reach. A large one goes part by part."""
         if not isinstance(source, S3Config) or _reach(source) != _reach(self._config):
             return None
         origin = {"Bucket": source.bucket, "Key": f"{source.prefix}/{source_key}" if source.prefix else source_key}
-        try:
-            answer = self._bucket.call("copy_object", source_key, Key=self._base + key, CopySource=origin)
-        except StoreError as error:
-            if code_of(error.__context__) not in TOO_LARGE:
-                raise
-            self._bucket.call("copy", source_key, Key=self._base + key, CopySource=origin, Config=_IN_PARTS)
-            return self.head(key).etag or ""
+        found = found or source.connect().head(source_key)
+        if found.size > _COPY_AT_ONCE:
+            pinned = {"CopySourceIfMatch": f'"{found.etag}"'} if found.etag else {}
+            asked = {"Key": self._base + key, "CopySource": origin, "Config": _IN_PARTS, "ExtraArgs": pinned}
+            try:
+                self._bucket.call("copy", source_key, **asked)
+            except StoreError as error:
+                if code_of(error.__context__) not in UNSUPPORTED:
+                    raise
+            else:
+                return self.head(key).etag or ""
+        answer = self._bucket.call("copy_object", source_key, Key=self._base + key, CopySource=origin)
         return bare(answer.get("CopyObjectResult", {}).get("ETag")) or self.head(key).etag or ""
 
     def download(self, key: str, file: IO[bytes]) -> None:

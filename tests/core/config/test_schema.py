@@ -23,6 +23,7 @@ WHOLE: dict[str, Any] = {
         "endpoint_url": "https://lakefs.example",
         "connection_timeout": "10s",
         "read_timeout": 60,
+        "task_timeout": "1h",
         "compaction": "never",
     },
     "stores": [

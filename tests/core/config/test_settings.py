@@ -38,11 +38,13 @@ def test_without_any_file_the_defaults_hold(home: Path) -> None:
 
 def test_lakegc_yaml_wins_over_lakectls_environment(home: Path) -> None:
     (home / ".lakectl.yaml").write_text(LAKECTL)
-    config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m, compaction: never}"
+    config = "server: {endpoint_url: https://yaml.example, connection_timeout: 5s, read_timeout: 2m, compaction: never,"
+    config += " task_timeout: 1h}"
     server = load(home, config, LAKECTL_SERVER_ENDPOINT_URL="https://env.example").server
     assert server.endpoint_url == "https://yaml.example"
     assert (server.access_key_id, server.secret_access_key) == ("AKIALAKECTL", SECRET)
     assert (server.connection_timeout, server.read_timeout, server.compaction) == (5.0, 120.0, "never")
+    assert server.task_timeout == 3600.0
 
 
 def test_the_configuration_is_the_named_file_else_the_variables_else_the_one_in_the_folder(

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError, ServerError
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http, LakeFSError, Reply
 from lakegc_core.lakefs.models import Commit, DumpRefs, GcRules, ObjectStats, PreparedCommits, StagedDump
 from tests.support.scripted_lakefs import (
     COMMIT,
+    KEY,
     PREPARED,
     REFS,
     REPOSITORY,
@@ -253,11 +256,18 @@ def test_t45_a_task_that_does_not_end_well_is_an_error(server: Scripted, status:
     assert server.count("POST", f"{R}/gc/prepare_commits") == 0
 
 
-def test_a_task_may_be_given_less_time(server: Scripted) -> None:
+def test_a_task_may_take_the_time_of_the_settings_for_each_step(server: Scripted) -> None:
+    client = LakeFSClient(ServerSettings(server.url, KEY, SECRET, task_timeout=3), sleep=server.slept.append)
     async_commits(server, Say(200, {"completed": False}))
-    with pytest.raises(ServerError, match="within 3 s"):
-        server.client.prepare_commits("repo", timeout=3)
+    with pytest.raises(ServerError, match=r"within 3 s.*task_timeout"):
+        client.prepare_commits("repo")
     assert sum(server.slept) == pytest.approx(3.1)
+    begun, first, second = ({"completed": False, "update_time": f"2026-11-26T18:0{minute}:00Z"} for minute in range(3))
+    async_commits(server, [Say(200, each) for each in [begun] * 4 + [first, second]])
+    server.slept.clear()
+    with pytest.raises(ServerError, match="within 3 s"):
+        client.prepare_commits("repo")
+    assert len(server.slept) == 7, "the last step ended before the sixth question"
 
 
 @pytest.mark.parametrize(

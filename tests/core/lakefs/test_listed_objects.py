@@ -9,7 +9,7 @@ import pytest
 
 from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.http import LakeFSError
-from tests.support.scripted_lakefs import Asked, R, Say, Scripted, page
+from tests.support.scripted_lakefs import Asked, R, Say, Scripted, page, shows_bytes, told
 
 GOOD = {"a": "data/1", "imp/plain": "far/plain", "zz": "data/2"}
 MANY = {f"imp/{number:04}": f"data/{number}" for number in range(1500)}
@@ -67,30 +67,31 @@ def test_a_branch_with_addresses_that_are_no_urls_is_shown_whole(server: Scripte
     assert not server.slept, "to ask the same once more helps nobody"
 
 
-def _shows_bytes(server: Scripted, paths: list[bytes]) -> None:
-    """As lakeFS shows paths that are not UTF-8: other characters stand in paths and offsets, and it sorts bytes."""
-
-    def listed(asked: Asked) -> Say:
-        left = [path for path in sorted(paths) if path > asked.query["after"].encode()]
-        names = [path.decode("utf-8", "replace") for path in left[: int(asked.query["amount"])]]
-        found = [
-            {"path": name, "physical_address": f"s3://b/{name}", "size_bytes": 1, "checksum": ""} for name in names
-        ]
-        return page(found, len(left) > len(found), names[-1] if names else "")
-
-    server.on("GET", f"{R}/refs/main/objects/ls", listed)
-
-
 def test_a_branch_with_paths_that_are_no_text_is_shown_whole_and_each_path_once(server: Scripted) -> None:
     paths = [b"a%04d" % number for number in range(998)] + [b"b\x80", b"b\x81", b"b\x90", b"b\xe9", b"c", b"d\xff"]
-    _shows_bytes(server, paths)  # from behind the first page's last path as it is told, b\x90 and b\xe9 are not shown
+    shows_bytes(server, paths)  # from behind the first page's last path as it is told, b\x90 and b\xe9 are not shown
     found = [each.path for objects in server.client.objects("repo", "main") for each in objects]
-    assert found == [path.decode("utf-8", "replace") for path in paths]
+    assert found == [told(path) for path in paths]
 
 
-def test_a_page_of_paths_that_are_no_text_is_an_error_if_more_follow(server: Scripted) -> None:
-    _shows_bytes(server, [b"a", *(b"b\xe9%04d" % number for number in range(1000)), b"c"])
-    with pytest.raises(ServerError, match="1,000 paths in a row after 'a' that are not UTF-8"):
+@pytest.mark.parametrize("start", [b"b\xe9", b"b\xe9/\xfc", b"b\xe4\xb8", b"b\x7f\xf5", b"b\xff"])
+def test_more_paths_than_a_page_holds_that_are_no_text_at_the_same_place_are_shown_whole(
+    server: Scripted, start: bytes
+) -> None:
+    """A real lakeFS (1.84) takes such bytes in `after` and `prefix`."""
+    many = [start + b"%04d" % number for number in range(1100)]
+    others = [b"a", b"b", b"b\x80", b"b\xef", b"b\xef\xbf\xbdx", "b中".encode(), b"b\xe4z", b"b\xff\xffz", b"c"]
+    shows_bytes(server, [*many, *others])
+    found = {each.path for objects in server.client.objects("repo", "main") for each in objects}
+    assert found == {told(path) for path in (*many, *others)}
+
+
+def test_a_page_of_paths_of_which_nobody_can_tell_whether_they_are_text_is_an_error_if_more_follow(
+    server: Scripted,
+) -> None:
+    """b"\xef" may be a byte that is not UTF-8, or the first one of U+FFFD itself."""
+    shows_bytes(server, [b"a", *(b"b\xef%04d" % number for number in range(1001)), b"c"])
+    with pytest.raises(ServerError, match=r"main/objects/ls: lakeFS shows 1,000 paths in a row after 'b.*not UTF-8"):
         list(server.client.objects("repo", "main"))
 
 

@@ -243,6 +243,25 @@ def test_names_that_a_url_takes_for_another_are_refused(azure: AzureServer, key:
     assert above.read("x") == b"not ours"
 
 
+def test_a_folder_at_which_a_page_ends_and_the_next_begins_is_listed_once(faulty_azure: Faulty) -> None:
+    folders = [f"data/{letter}/" for letter in "abcde"]
+    for folder in folders:
+        faulty_azure.direct.write(f"{folder}x", b"")
+    last = [b""]
+
+    def repeat(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        found = re.findall(rb"<BlobPrefix>.*?</BlobPrefix>", answer.body)
+        body = answer.body.replace(b"<Blobs>", b"<Blobs>" + last[0])
+        last[0] = found[-1]
+        return replace(answer, body=body)
+
+    faulty_azure.proxy.hook = repeat
+    levels = list(replace(faulty_azure.config, page_size=2).connect().list_level("data/"))
+    assert len(levels) > 1 and last[0]
+    assert [name for level in levels for name in level.prefixes] == folders
+
+
 # Copies, and what a probe finds
 
 
@@ -263,6 +282,25 @@ def test_a_large_blob_is_copied_block_by_block(faulty_azure: Faulty, monkeypatch
     assert all("/data/a?" in (request.header("x-ms-copy-source") or "") for request in puts[:3])
     named = re.findall(rb"<Latest>([^<]*)</Latest>", puts[3].body)
     assert len(named) == 3 and named == [request.query["blockid"].encode() for request in puts[:3]]
+
+
+def test_a_large_blob_that_is_written_over_while_its_blocks_are_copied_is_not_copied(
+    faulty_azure: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure_module, "_COPY_AT_ONCE", 4)
+    monkeypatch.setattr(azure_module, "_COPY_BLOCK", 4)
+    faulty_azure.direct.write("data/a", b"0123456789")
+
+    def overtake(request: Request, forward: Forward) -> Answer:
+        if request.query.get("comp") == "block":
+            faulty_azure.direct.write("data/a", b"9876543210")
+            return Answer(201, {"ETag": '"0x1"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, b"")
+        return forward(request)
+
+    faulty_azure.proxy.hook = overtake
+    with pytest.raises(StoreError, match="written over while it was copied"):
+        faulty_azure.store.copy(faulty_azure.config, "data/a", "data/b")
+    assert not any(request.query.get("comp") == "blocklist" for request in faulty_azure.proxy.requests)
 
 
 def test_a_probe_says_for_how_long_deleted_blobs_can_be_brought_back(azure: AzureServer) -> None:

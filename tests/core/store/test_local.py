@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,15 @@ def test_a_folder_that_holds_only_the_lock_of_its_writers_is_empty(tmp_path: Pat
     store.remove_empty_folders("a/")
     assert not (tmp_path / "a/b").exists()
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".lakegc-lock", "stays"]
+
+
+def test_what_a_killed_writer_left_keeps_no_folder_once_nobody_can_write_it_any_more(tmp_path: Path) -> None:
+    store, left = local(tmp_path).store, tmp_path / "quarantine" / "data" / (".lakegc-" + "a" * 32)
+    store.write("quarantine/data/a", b"")
+    left.write_bytes(b"half of an object")
+    store.delete_many(["quarantine/data/a"])
+    store.remove_empty_folders("quarantine/")
+    assert left.exists(), "somebody may be writing it"
+    os.utime(left, (time.time() - 3700,) * 2)
+    store.remove_empty_folders("quarantine/")
+    assert list(tmp_path.iterdir()) == []

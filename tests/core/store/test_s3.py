@@ -118,44 +118,66 @@ def test_an_error_page_of_something_else_is_a_failure(faulty_s3: Faulty) -> None
         faulty_s3.listed()
 
 
-def too_large_for_one_copy(request: Request, forward: Forward) -> Answer:
-    """Refuses CopyObject as S3 does beyond 5 GiB; lets all else through, copies of parts too."""
-    if request.header("x-amz-copy-source") is None or "uploadId" in request.query:
-        return forward(request)
-    return Answer(400, {"Content-Type": "application/xml"}, b"<Error><Code>InvalidRequest</Code></Error>")
+LEAST = 5 << 20  # bytes: S3 takes no smaller parts, but for the last one
 
 
-def test_an_object_too_large_for_one_copy_is_copied_inside_the_store_part_by_part(
-    faulty_s3: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    least = 5 << 20  # bytes: S3 takes no smaller parts, but for the last one
-    monkeypatch.setattr(s3, "_IN_PARTS", TransferConfig(multipart_threshold=least, multipart_chunksize=least))
-    content = b"".join(number.to_bytes(8, "big") for number in range((2 * least + 8000) // 8))
+@pytest.fixture
+def copies_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "_COPY_AT_ONCE", LEAST)
+    monkeypatch.setattr(s3, "_IN_PARTS", TransferConfig(multipart_threshold=LEAST, multipart_chunksize=LEAST))
+
+
+def is_copy_at_once(request: Request) -> bool:
+    return request.header("x-amz-copy-source") is not None and "uploadId" not in request.query
+
+
+@pytest.mark.usefixtures("copies_in_parts")
+def test_a_large_object_is_copied_inside_the_store_part_by_part_from_one_version_of_it(faulty_s3: Faulty) -> None:
+    content = b"".join(number.to_bytes(8, "big") for number in range((2 * LEAST + 8000) // 8))
     faulty_s3.direct.write("data/large", content)
-    faulty_s3.proxy.hook = too_large_for_one_copy
     etag = faulty_s3.store.copy(faulty_s3.config, "data/large", "data/copy")
     assert etag == faulty_s3.direct.head("data/copy").etag is not None
     assert faulty_s3.direct.read("data/copy") == content
     parts = [each for each in faulty_s3.proxy.requests if "partNumber" in each.query]
     assert sorted(str(each.header("x-amz-copy-source-range")) for each in parts) == [
-        f"bytes=0-{least - 1}",
-        f"bytes={2 * least}-{len(content) - 1}",
-        f"bytes={least}-{2 * least - 1}",
+        f"bytes=0-{LEAST - 1}",
+        f"bytes={2 * LEAST}-{len(content) - 1}",
+        f"bytes={LEAST}-{2 * LEAST - 1}",
     ]
+    source = f'"{faulty_s3.direct.head("data/large").etag}"'
+    assert {each.header("x-amz-copy-source-if-match") for each in parts} == {source}
+    assert not any(map(is_copy_at_once, faulty_s3.proxy.requests)), "no request takes longer than a part"
     assert max(len(each.body) for each in faulty_s3.proxy.requests) < 1000, "no content went through lakegc"
 
 
-def test_a_copy_in_parts_that_fails_leaves_nothing_behind(
-    faulty_s3: Faulty, seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    least = 5 << 20
-    monkeypatch.setattr(s3, "_IN_PARTS", TransferConfig(multipart_threshold=least, multipart_chunksize=least))
-    faulty_s3.direct.write("data/large", bytes(least + 1))
+@pytest.mark.usefixtures("copies_in_parts")
+def test_a_large_object_that_is_written_over_since_it_was_seen_is_not_copied(faulty_s3: Faulty) -> None:
+    faulty_s3.direct.write("data/large", bytes(LEAST + 1))
+    found = faulty_s3.direct.head("data/large")
+    faulty_s3.direct.write("data/large", bytes(LEAST) + b"1")
+    with pytest.raises(StoreError, match="412"):
+        faulty_s3.store.copy(faulty_s3.config, "data/large", "data/copy", found)
+    with pytest.raises(ObjectNotFoundError):
+        faulty_s3.direct.head("data/copy")
+
+
+@pytest.mark.usefixtures("copies_in_parts")
+def test_a_store_that_copies_no_parts_copies_a_large_object_at_once(faulty_s3: Faulty) -> None:
+    faulty_s3.direct.write("data/large", bytes(LEAST + 1))
+    unknown = Answer(501, {"Content-Type": "application/xml"}, b"<Error><Code>NotImplemented</Code></Error>")
+    faulty_s3.proxy.hook = lambda request, forward: unknown if "partNumber" in request.query else forward(request)
+    assert faulty_s3.store.copy(faulty_s3.config, "data/large", "data/copy") is not None
+    assert faulty_s3.direct.read("data/copy") == bytes(LEAST + 1)
+
+
+@pytest.mark.usefixtures("copies_in_parts")
+def test_a_copy_in_parts_that_fails_leaves_nothing_behind(faulty_s3: Faulty, seaweed: S3Server) -> None:
+    faulty_s3.direct.write("data/large", bytes(LEAST + 1))
 
     def second_part_refused(request: Request, forward: Forward) -> Answer:
         if request.query.get("partNumber") == "2":
             return Answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
-        return too_large_for_one_copy(request, forward)
+        return forward(request)
 
     faulty_s3.proxy.hook = second_part_refused
     with pytest.raises(StoreError, match="AccessDenied"):

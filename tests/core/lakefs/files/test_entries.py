@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.marks.elsewhere import elsewhere_rows
+from lakegc_core.policy.namespace import Namespace
 from tests.support.lakefs_files import framed, read_values
 from tests.support.plain_tables import (
     TableWriter,
@@ -47,7 +49,8 @@ ENTRY = st.fixed_dictionaries(
         (framed(entry()) + b"x", "does not end"),
         (framed(b""), "no address"),
         (framed(bytes_field(4, b"tag")), "no address"),
-        (framed(entry(b"")), "no address"),
+        (framed(entry(b"", kind=0)), "no address"),
+        (framed(entry(b"", kind=2)), "no address"),
         (framed(entry(kind=3)), "address type"),
         (framed(entry(kind=-1)), "address type"),
         (framed(entry(b"data/\xff")), "UTF-8"),
@@ -86,3 +89,13 @@ def test_entries_of_any_shape_read_as_they_were_written(
     assert table["path"].to_pylist() == [key for key, _ in sorted(records)]
     properties, plain = read_plainly(data)
     assert graveler.identity(data) == identity_plainly(properties, plain)
+
+
+def test_a_relative_address_of_no_characters_reads_and_names_no_object() -> None:
+    """lakeFS 1.3 to 1.70 makes it of a staged address that is the namespace itself."""
+    table = read_values(entry_value(address=b"data/s/x"), entry_value(address=b""))
+    assert table["address"].to_pylist() == ["data/s/x", ""]
+    for uri in ("s3://b/ns", "gs://b", "local://ns", "https://acc.blob.core.windows.net/c/ns"):
+        keys = Namespace(uri).protected_keys(table["address"].combine_chunks(), table["address_type"].combine_chunks())
+        assert (keys["index"].to_pylist(), keys["address"].to_pylist()) == ([0], ["data/s/x"])
+        assert elsewhere_rows(Namespace(uri), ["r"], [2], table).num_rows == 0

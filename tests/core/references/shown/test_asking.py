@@ -16,6 +16,7 @@ from lakegc_core.references.shown.asking import SHOWN_SCHEMA, before, keys_of
 from lakegc_core.references.staged import protect_listed
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.key_scan import Wanted
+from tests.support.scripted_lakefs import Scripted, shows_bytes, told
 
 NAMESPACES = [
     "s3://bucket/lake",
@@ -138,3 +139,18 @@ def test_an_interval_is_asked_for_page_by_page_up_to_its_end(monkeypatch: pytest
     work = asking.Asking(server, "r", Namespace("s3://b/l"), store, "shown", Wanted(()), 1)
     list(work.ask([asking.Interval("main", names[0], names[-1], len(names))]))
     assert branch.asked == 3
+
+
+def test_more_paths_than_a_page_holds_that_are_no_text_at_the_same_place_are_all_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: set[str] = set()
+    monkeypatch.setattr(asking, "keys_of", lambda _, shown: (seen.update(shown), keys_of(_, shown))[1])
+    paths = [b"a", *(b"b\xe9%04d" % number for number in range(1100)), b"c"]
+    server = Scripted()
+    shows_bytes(server, paths)
+    settings = ServerSettings(server.url, "key", "secret")
+    work = asking.Asking(settings, "repo", Namespace("s3://b/l"), LocalConfig(str(tmp_path)), "shown", Wanted(()), 1)
+    list(work.ask([asking.Interval("main", b"a", None, 1)]))
+    server.close()
+    assert seen == {f"s3://b/{told(path)}" for path in paths}
