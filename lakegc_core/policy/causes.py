@@ -56,10 +56,10 @@ def swept_before(facts: ExpiredFacts) -> str:
     if not facts.swept_before:
         return ""
     return (
-        f" {facts.swept_before:,} live objects are gone because a sweep deleted them when nothing referred to them. Old "
-        "commits that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or a "
-        "branch or tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back from a backup, "
-        "or from what the store itself keeps."
+        f" {facts.swept_before:,} live objects are gone because a sweep deleted them when nothing referred to them. "
+        "Old commits that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or "
+        "a branch or tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back from a "
+        "backup, or from what the store itself keeps."
     )
 
 
