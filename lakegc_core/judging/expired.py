@@ -16,7 +16,7 @@ from lakegc_core.inventory.carried import LEARNT
 from lakegc_core.judging import statistics
 from lakegc_core.judging.asked import Asked, ask_branches
 from lakegc_core.judging.canaries import smuggle
-from lakegc_core.judging.compared import previous_of, staged_lost
+from lakegc_core.judging.compared import accepted_before, previous_of, staged_lost
 from lakegc_core.judging.optimized import against_changes
 from lakegc_core.judging.reasons import Judge, divide
 from lakegc_core.judging.since import with_since
@@ -130,6 +130,7 @@ def _facts(
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, findings),
         neighbours=neighbours,
+        accepted=accepted_before(context, groups.expired),
         refers_elsewhere=merged(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]
         ),

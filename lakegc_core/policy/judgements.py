@@ -123,13 +123,18 @@ def deleted_is_gone(evidence: Evidence) -> Finding:
 
 
 def blast_radius(evidence: Evidence) -> Finding:
-    expired, listed = evidence.expired.expired, evidence.expired.listed
+    expired, listed, accepted = evidence.expired.expired, evidence.expired.listed, evidence.expired.accepted
     level = evidence.level
     shares = {
-        "objects": (expired.objects / max(1, listed.objects), level.blast_radius_objects),
-        "bytes": (expired.bytes / max(1, listed.bytes), level.blast_radius_bytes),
+        "objects": (max(0, expired.objects - accepted.objects) / max(1, listed.objects), level.blast_radius_objects),
+        "bytes": (max(0, expired.bytes - accepted.bytes) / max(1, listed.bytes), level.blast_radius_bytes),
     }
     figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
+    if accepted.objects:
+        figures = (
+            f"Of the garbage that a person accepted for an earlier mark, {accepted.objects:,} objects are left. "
+            f"Beyond these, {figures}"
+        )
     beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
     if beyond:
         return False, (

@@ -16,6 +16,7 @@ from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES, Reason, Stage
+from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.safety import FULL
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, PartWriter
@@ -140,6 +141,7 @@ def maker(folder: Path) -> Made:
         heads_unknown: int = 0,
         live: int = 100,
         previous: Any = None,
+        accepted: Amount = NOTHING,
         **header: Any,
     ) -> Any:
         config = LocalConfig(str(folder))
@@ -153,7 +155,7 @@ def maker(folder: Path) -> Made:
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
-                facts = {**groups, "previous": asdict(previous) if previous else None}
+                facts = {**groups, "previous": asdict(previous) if previous else None, "accepted": asdict(accepted)}
             at = HEADER.started_at + (days if resumed is None or not number else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)

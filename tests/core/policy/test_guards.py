@@ -255,6 +255,16 @@ def test_one_sweep_takes_a_tenth_of_the_objects_and_of_the_bytes_at_most(objects
     assert verdict("blast-radius", evidence(NONE, expired_addresses={"expired": {"objects": 1000, "bytes": 1}})).passed
 
 
+@pytest.mark.parametrize(("objects", "size", "passes"), [(700, 700, True), (701, 100, False), (100, 701, False)])
+def test_what_is_left_of_accepted_garbage_needs_no_second_word_and_new_garbage_does(
+    objects: int, size: int, passes: bool
+) -> None:
+    listed, accepted = {"objects": 1000, "bytes": 1000}, {"objects": 600, "bytes": 600}
+    facts = {"listed": listed, "accepted": accepted, "expired": {"objects": objects, "bytes": size}}
+    found = verdict("blast-radius", evidence(expired_addresses=facts))
+    assert found.passed is passes and "600 objects are left" in found.description
+
+
 def test_an_empty_namespace_has_no_blast_radius() -> None:
     nothing = {"listed": {"objects": 0, "bytes": 0}, "expired": {"objects": 0, "bytes": 0}}
     assert verdict("blast-radius", evidence(expired_addresses=nothing)).passed
