@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakegc_core import clock
 from lakegc_core.names import STAGES
-from lakegc_dagster.config import JOBS, LakegcConfig
+from lakegc_dagster.config import JOBS, SWEEP, LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import Marked, newest
@@ -139,6 +139,22 @@ def newest_mark(
 def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> list[Marked]:
     """The complete marks of a repository, as far as their partitions still stand."""
     return _complete(instance, options, repository, options.grid.marks_of(instance))
+
+
+def stopped_since(instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str]) -> float:
+    """Since when guards have stopped each mark of a repository up to the newest, of the last few hundred, and nobody
+    has swept one in spite of them: when the first of them was begun, unix seconds."""
+    before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
+    marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
+    cells = [str(GcCell(newest.repository, mark.mark_id).key) for mark in marks]
+    which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=cells)
+    swept = {record.partition_key for record in _records(instance, which)}
+    since = newest.started_at
+    for cell, mark in zip(cells, marks, strict=True):
+        if not mark.stopped_by or cell in swept:
+            break
+        since = mark.started_at
+    return since
 
 
 def _complete(

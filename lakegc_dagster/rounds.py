@@ -29,6 +29,8 @@ ASKED_AGAIN_AFTER = timedelta(hours=1)
 """The time after which a mark that broke off is gone on with: what stopped it may have passed by then."""
 ASKED_WITHIN = timedelta(hours=1)
 """The sweep of a mark is asked for within minutes after it may begin; after longer, nobody is asking."""
+STOPPED_FOR = timedelta(days=3)
+"""The time after which sweeps that guards stop are a fault: nobody has said a word, and the bucket grows."""
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
 _TICK = 300  # seconds
 
@@ -178,6 +180,19 @@ def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | N
         f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "
         f"{to_the_minute(instant(mark.ready_at))}, and nobody asked for a sweep for a day: look at the sensor "
         "sweep_confirmed"
+    )
+
+
+def stopped(mark: Marked, since: float, now: datetime) -> str:
+    """The fault of a repository whose sweeps guards have stopped for too long; empty if there is none. `since`: unix
+    seconds, when the first of the marks was begun that were stopped one after another."""
+    waited = now.timestamp() - since
+    if not mark.stopped_by or waited < STOPPED_FOR.total_seconds():
+        return ""
+    return (
+        f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days each mark has been stopped by guards, "
+        f"mark {mark.mark_id} by {mark.stopped_by}: look at its checks, and accept what was meant "
+        f"(lakegc review {mark.repository} {mark.mark_id})"
     )
 
 

@@ -181,7 +181,7 @@ def _sweep_confirmed(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
             if len(look.requests) == MOST_REQUESTS:
                 break
         for name, reason in look.waiting.items():
-            context.log.debug(f"{name}: {reason}")
+            context.log.info(f"{name}: {reason}")
         left = len(wanted) - len(look.requests) - len(look.waiting)
         if left:
             context.log.info(f"{left:,} of {len(wanted):,} repositories are left for the next tick.")

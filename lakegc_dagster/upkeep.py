@@ -81,7 +81,7 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             "gc_watch",
             _watch(options),
             "Fails if a repository has not been marked since the last round was due, or is not swept although "
-            "lakegc.yaml says so.",
+            "lakegc.yaml says so: because nobody asks for it, or because guards have stopped it for days.",
         ),
         "gc_doctor": job(
             "gc_doctor",
@@ -295,6 +295,8 @@ def _watch(options: LakegcConfig) -> Any:
                 continue
             if mark.stopped_by:
                 waiting[name] = mark.stopped_by
+                if wrong := rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now):
+                    unswept[name] = wrong
             elif name not in runs.asked:
                 request = records.request_of(instance, options, GcCell(name, mark.mark_id))
                 if wrong := rounds.unswept(mark, now, busy=runs.at_work.get(name), requested=request):

@@ -28,7 +28,8 @@ _LEVELS = {
     "live-in-listing": Level.ALARM,
     "holds": Level.WARNING,
 }
-"""The guards that tell of the repository itself; the others judge the mark, and `lakegc review` shows them."""
+"""The guards that tell of the repository itself; the others judge the mark, and `lakegc review` shows them. Where
+lakegc.yaml says `sweep: true`, one that waits for a person's word stops every night, and is told, too."""
 
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
@@ -71,10 +72,12 @@ def _age(context: MarkContext) -> Iterator[Finding]:
 
 def _guards(context: MarkContext) -> Iterator[Finding]:
     for verdict in judge(context):
-        if not verdict.passed and verdict.name in _LEVELS:
+        waits = context.policy.sweep and verdict.stops and BY_NAME[verdict.name].may_be_accepted
+        level = _LEVELS.get(verdict.name, Level.WARNING if waits else None)
+        if not verdict.passed and level is not None:
             yield Finding(
                 f"guard-{verdict.name}",
-                _LEVELS[verdict.name],
+                level,
                 f"Mark {context.header.mark_id}: {verdict.description}",
                 f"The danger: {BY_NAME[verdict.name].danger}.",
                 "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",

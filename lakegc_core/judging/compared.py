@@ -10,9 +10,9 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.marks.sweeps import without_drills
-from lakegc_core.names import Reason, Stage
-from lakegc_core.policy.facts import Compared, ExpiredFacts, Previous
+from lakegc_core.marks.sweeps import report_of, sweeps_of, without_drills
+from lakegc_core.names import Outcome, Reason, Stage
+from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.spark.session import clear_errors, many
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COLUMNS = ("address", "reason")
+_GUARD = "blast-radius"
+_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST)
+"""Outcomes after which an object is not there any more."""
 
 
 def previous_of(context: MarkContext) -> Previous | None:
@@ -40,6 +43,33 @@ def previous_of(context: MarkContext) -> Previous | None:
 
 def _was_swept(mark: MarkArtifacts) -> bool:
     return bool(without_drills(mark.store, mark.folder))
+
+
+def accepted_before(context: MarkContext, expired: Amount) -> Amount:
+    """The part of these expired objects, at most, that a person accepted under the guard blast-radius for an earlier
+    mark, and that no sweep has deleted since. So a budget may spread what was accepted over many marks.
+
+    Counts only: garbage that is new takes the place of nothing but what went without a sweep between two marks. Where a
+    sweep of the mark before broke off, or its record does not read, nothing counts as accepted.
+    """
+    before = previous_mark(context)
+    if before is None:
+        return NOTHING
+    facts = before.facts(ExpiredFacts)
+    left = facts.accepted
+    try:
+        reports = [report_of(before.store, before.folder, each) for each in sweeps_of(before.store, before.folder)]
+    except MarkError:
+        return NOTHING
+    for report in reports:
+        if report is None:
+            return NOTHING
+        guards = report.get("guards", [])
+        if any(each["name"] == _GUARD and each.get("accepted_because") for each in guards):
+            left = facts.expired
+    gone = sum(int(report["outcomes"].get(each, 0)) for report in reports if report for each in _GONE)
+    size = sum(int(report["bytes_deleted"]) for report in reports if report)
+    return Amount(max(0, min(left.objects - gone, expired.objects)), max(0, min(left.bytes - size, expired.bytes)))
 
 
 def staged_lost(

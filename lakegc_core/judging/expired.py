@@ -16,7 +16,7 @@ from lakegc_core.inventory.carried import LEARNT
 from lakegc_core.judging import statistics
 from lakegc_core.judging.asked import Asked, ask_branches
 from lakegc_core.judging.canaries import smuggle
-from lakegc_core.judging.compared import previous_of, staged_lost
+from lakegc_core.judging.compared import accepted_before, previous_of, staged_lost
 from lakegc_core.judging.optimized import against_changes
 from lakegc_core.judging.reasons import Judge, divide
 from lakegc_core.judging.since import with_since
@@ -36,7 +36,7 @@ from lakegc_core.past.missing_paths import missing_paths
 from lakegc_core.past.origins import find_origins
 from lakegc_core.policy.facts import CommittedFacts, ExpiredFacts, ListingFacts, NeighbourFacts, StagedFacts
 from lakegc_core.policy.xids import latest_told, xid_times
-from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references
+from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references, with_remembered
 from lakegc_core.references.ranges.held_paths import HELD
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.remembered import PROOFS
@@ -61,7 +61,8 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
         if layers
         else against_all(spark, context, own, listed_at, canaries.objects)
     )
-    neighbours = read_references(spark, context, context.mark.out(Stage.EXPIRED_ADDRESSES))
+    out = context.mark.out(Stage.EXPIRED_ADDRESSES)
+    neighbours = with_remembered(spark, context, read_references(spark, context, out), out)
     summary = Summary.of(context, canaries.found)
     judged = _judged(spark, context, own, found.objects, neighbours.keys, commits_read_at, summary)
     canaries.check(judged)
@@ -130,6 +131,7 @@ def _facts(
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, findings),
         neighbours=neighbours,
+        accepted=accepted_before(context, groups.expired),
         refers_elsewhere=merged(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]
         ),

@@ -8,7 +8,8 @@ deletes copies and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -17,22 +18,26 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.clock import instant
-from lakegc_core.errors import MarkError, ObjectNotFoundError, StoreError
+from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.drills import unfinished
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.marks.findings import MISSING as GONE
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
-from lakegc_core.names import FAILED, Json, Outcome, Symptom, see
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
+from lakegc_core.store.base import Store, StoreConfig, connect, heads
 from lakegc_core.store.factory import below
 
 FOLDER = "quarantine"
 """The folder of a home for quarantines, with a folder for each mark: the record, and the copies below `objects/`."""
 
 _BATCH = 1_000  # keys a request
+_FIRST = 1_000  # missing objects that are looked for in quarantine before its time is over
 
 
 @dataclass(frozen=True)
@@ -145,16 +150,23 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
     """Delete the copies of marks whose time is over. The caller holds the lease of the repository.
 
     Copies stay while a sweep of the mark is not over, and while its records say that sweeps took live data which nobody
-    has brought back. A record that does not read, or is missing, keeps them. What fails of one mark keeps no other; the
-    next call goes on with it.
+    has brought back. A record that does not read, or is missing, keeps them. So does the newest complete mark, if it
+    began before their time was over, or found live objects gone of which copies lie here: what nothing referred to at
+    the sweep may be live again. What fails of one mark keeps no other; the next call goes on with it.
     """
-    found, now = Emptying(), None
-    for mark_id in quarantined(context):
-        now = _earliest(context) if now is None else now
+    found, waiting = Emptying(), quarantined(context)
+    if not waiting:
+        return found
+    now, newest = _earliest(context), newest_mark(context)
+    for mark_id in waiting:
         try:
-            if why := _stuck(context, mark_id):
-                found.kept[mark_id] = found.stuck[mark_id] = why
-            elif why := _early(context, mark_id, now):
+            stuck, early = _stuck(context, mark_id), ""
+            if not stuck:
+                early = _early(context, mark_id, now, newest)
+                stuck = _live_again(context, mark_id, newest, _FIRST if early else None)
+            if stuck:
+                found.stuck[mark_id] = stuck
+            if why := stuck or early:
                 found.kept[mark_id] = why
             elif not dry_run:
                 found.emptied[mark_id] = _empty(context, mark_id, held)
@@ -196,7 +208,38 @@ def _live(mark: MarkArtifacts) -> str:
     return f"a ring of a sweep took live data: {then}" if gone_in_rings(store, folder, since) else ""
 
 
-def _early(context: RepositoryContext, mark_id: str, now: float) -> str:
+def _live_again(context: RepositoryContext, mark_id: str, newest: MarkArtifacts | None, most: int | None) -> str:
+    """A sentence on live objects that are gone by the newest mark, and of which copies of a mark lie here; "" if there
+    are none. `most`: so many of the missing objects are looked for; None: all."""
+    copies, data = connect(place_of(context, mark_id)), connect(context.data)
+    try:
+        for addresses in _gone_live(newest, most):
+            here = [key for key, copy in zip(addresses, heads(copies, addresses), strict=True) if copy is not None]
+            gone = [key for key, there in zip(here, heads(data, here), strict=True) if there is None]
+            if newest is not None and gone:
+                return (
+                    f"live objects are gone that lie here, such as {gone[0]} (mark {newest.mark_id} names all that are "
+                    f"gone): lakegc restore {context.repository.id} {mark_id} brings them back"
+                )
+    except (MarkError, CorruptFileError) as error:
+        return f"which live objects are gone is not known: {error}"
+    return ""
+
+
+def _gone_live(newest: MarkArtifacts | None, most: int | None) -> Iterator[list[str]]:
+    """The live addresses that the store lacks by a mark, in batches."""
+    left = math.inf if most is None else most
+    found = None if newest is None else newest.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, GONE)
+    for rows in found.batches("address") if found else ():
+        for start in range(0, rows.num_rows, _BATCH):
+            if left <= 0:
+                return
+            piece = rows.slice(start, _BATCH)
+            left -= piece.num_rows
+            yield piece["address"].to_pylist()
+
+
+def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArtifacts | None) -> str:
     """The reason why copies of a mark stay for now, in words; "" if they may go. `now`: unix seconds."""
     mark, record = context.artifacts(mark_id), record_of(context, mark_id)
     if is_open(mark.store, mark.folder):
@@ -206,7 +249,13 @@ def _early(context: RepositoryContext, mark_id: str, now: float) -> str:
             return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"
     except MarkError as error:  # it may be one of this mark
         return str(error)
-    return f"in quarantine until {instant(record.until)}" if record is not None and now < record.until else ""
+    until, header = record.until if record is not None else 0.0, newest.header() if newest is not None else None
+    if now < until:
+        return f"in quarantine until {instant(until)}"
+    if header is None or header.started_at < until:
+        name = context.repository.id
+        return f"no complete mark began after {instant(until)}, to tell what is live again: lakegc mark {name}"
+    return ""
 
 
 def _empty(context: RepositoryContext, mark_id: str, held: Lease | None) -> dict[str, int]:

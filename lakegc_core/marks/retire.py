@@ -170,7 +170,7 @@ def _retire(
     """Retire marks, but none whose copies are stuck in quarantine (`stuck`: reasons by id)."""
     gone = retired_marks(context.workspace, context.home)
     shelf = Shelf.of(context, safety.level(context.policy.safety or safety.FULL.name))
-    found = [_old_mark(each) for each in shelf if each.is_begun]
+    found = [_old_mark(each, context.repository.storage_namespace) for each in shelf if each.is_begun]
     found = [replace(mark, trouble=mark.trouble or stuck.get(mark.mark_id, "")) for mark in found]
     never_begun = [each.mark_id for each in shelf if not each.is_begun]
     left_over = [mark_id for mark_id in never_begun if mark_id in gone]
@@ -206,12 +206,13 @@ def _retire(
     return Retirement(context.repository.id, retired, kept, unclosed, count, size, dry_run)
 
 
-def _old_mark(each: Standing) -> OldMark:
-    """The state of a mark that was begun. One whose clock was wrong counts as one that does not read."""
+def _old_mark(each: Standing, namespace: str) -> OldMark:
+    """The state of a mark that was begun. One whose clock was wrong counts as one that does not read; so does one of
+    another namespace, in which a repository of this name lay before it was created anew: nobody can open it."""
     mark, header = each.mark, each.header
     if header is not None and each.fault is None:
         with suppress(MarkError):
-            return OldMark(
+            found = OldMark(
                 mark_id=mark.mark_id,
                 started_at=header.started_at,
                 asked_at=each.asked_until,
@@ -225,6 +226,9 @@ def _old_mark(each: Standing) -> OldMark:
                 trouble=_trouble(mark),
                 is_open=_is_to_be_closed(mark),
             )
+            if header.storage_namespace == namespace:
+                return found
+            return replace(found, read_at=None, rests_on=(), trouble=_trouble_of_unreadable(mark), is_open=False)
     # It may have asked lakeFS, and been swept, as long as it was written to.
     until = unreadable_until(mark)
     return OldMark(mark.mark_id, asked_at=until, touched_at=until, trouble=_trouble_of_unreadable(mark))

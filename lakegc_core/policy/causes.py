@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -49,6 +49,30 @@ def missing(facts: ExpiredFacts) -> str:
     folders = Counter(re.findall(FOLDERS, path)[0] or "(root)" for path in paths)
     said = ", ".join(f"{count:,} in {folder}" for folder, count in sorted(folders.items(), key=_most)[:_NAMED])
     return f" Of {len(paths):,} whose paths were looked up: {said}." if said else ""
+
+
+def swept_before(facts: ExpiredFacts) -> str:
+    """A passage on live objects that a sweep had deleted, with a blank before it; "" if there are none."""
+    if not facts.swept_before:
+        return ""
+    return (
+        f" {facts.swept_before:,} live objects are gone because a sweep deleted them when nothing referred to them. "
+        "Old commits that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or "
+        "a branch or tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back from a "
+        "backup, or from what the store itself keeps."
+    )
+
+
+def copies(repository: str, in_quarantine: Sequence[str]) -> str:
+    """A passage on marks in whose quarantine copies of missing objects may lie, with a blank before it; "" for none."""
+    if not in_quarantine:
+        return ""
+    how = ", ".join(f"`lakegc restore {repository} {mark_id}`" for mark_id in in_quarantine[-_NAMED:])
+    more = f" and {len(in_quarantine) - _NAMED:,} more" if len(in_quarantine) > _NAMED else ""
+    return (
+        f" Copies of them may lie in quarantine: {how}{more}. `lakegc retire` tells which, and keeps those copies "
+        "until the objects are back."
+    )
 
 
 def _most(counted: tuple[str, int]) -> tuple[int, str]:

@@ -2,8 +2,8 @@
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost`, whose None makes a guard stricter. Counts are of objects unless the name says otherwise;
-bytes are bytes; times are unix seconds.
+default, but `staged_lost` and `accepted`, without which a guard is stricter. Counts are of objects unless the name says
+otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -289,6 +289,7 @@ class ExpiredFacts(Groups, StageFacts):
     young_until: float | None = None  # when the first of the young is old enough; None if anything is expired
     first_since: float | None = None  # since when the first expired one is unreferenced; None if nothing is expired
     canaries: Mapping[str, int] = field(default_factory=dict)  # smuggled in and taken out again, by kind
+    accepted: Amount = NOTHING  # of the expired, at most: what earlier sweeps left of what a person accepted
 
     @property
     def compared(self) -> Compared:

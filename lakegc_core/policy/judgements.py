@@ -87,7 +87,7 @@ def live_in_listing(evidence: Evidence) -> Finding:
     missing = evidence.expired.missing
     live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
     share = missing / (live + missing) if missing else 0.0
-    swept = _swept_before(evidence.expired.swept_before)
+    swept = causes.swept_before(evidence.expired) + causes.copies(evidence.header.repository, evidence.in_quarantine)
     if share > evidence.level.missing_live:
         return False, (
             f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
@@ -101,21 +101,9 @@ def live_in_listing(evidence: Evidence) -> Finding:
             f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
             f"{causes.missing(evidence.expired)}{swept}",
         )
-    others = f"other {live:,}" if swept else f"{live:,}"
+    others = f"other {live:,}" if evidence.expired.swept_before else f"{live:,}"
     carried = " What earlier marks had listed was not listed again." if evidence.listing.rests_on else ""
     return True, f"All {others} live objects are in the store.{carried}{swept}"
-
-
-def _swept_before(objects: int) -> str:
-    """A passage on live objects that a sweep had deleted, with a blank before it; "" if there are none."""
-    if not objects:
-        return ""
-    return (
-        f" {objects:,} live objects are gone because a sweep deleted them when nothing referred to them. Old commits "
-        "that hold them count again: a rule was made longer, a branch with a shorter rule was deleted, or a branch or "
-        "tag was made of an old commit. Reads of them fail. `lakegc restore` brings them back from a backup, or "
-        "from what the store itself keeps."
-    )
 
 
 def deleted_is_gone(evidence: Evidence) -> Finding:
@@ -135,13 +123,18 @@ def deleted_is_gone(evidence: Evidence) -> Finding:
 
 
 def blast_radius(evidence: Evidence) -> Finding:
-    expired, listed = evidence.expired.expired, evidence.expired.listed
+    expired, listed, accepted = evidence.expired.expired, evidence.expired.listed, evidence.expired.accepted
     level = evidence.level
     shares = {
-        "objects": (expired.objects / max(1, listed.objects), level.blast_radius_objects),
-        "bytes": (expired.bytes / max(1, listed.bytes), level.blast_radius_bytes),
+        "objects": (max(0, expired.objects - accepted.objects) / max(1, listed.objects), level.blast_radius_objects),
+        "bytes": (max(0, expired.bytes - accepted.bytes) / max(1, listed.bytes), level.blast_radius_bytes),
     }
     figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
+    if accepted.objects:
+        figures = (
+            f"Of the garbage that a person accepted for an earlier mark, {accepted.objects:,} objects are left. "
+            f"Beyond these, {figures}"
+        )
     beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
     if beyond:
         return False, (

@@ -20,12 +20,22 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, may_refer
 from lakegc_core.marks.layers import Layer, layers_of, of_all
-from lakegc_core.marks.neighbours import Neighbour, Sighting, neighbours_of, sight, sightings, unread, what_is_known
+from lakegc_core.marks.neighbours import (
+    Neighbour,
+    Sighting,
+    neighbours_of,
+    not_ignored,
+    sight,
+    sightings,
+    unread,
+    what_is_known,
+)
+from lakegc_core.marks.previous import previous_mark
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.session import many, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of
@@ -41,10 +51,12 @@ _MARKS = 3  # at most so many marks of a neighbour are tried
 
 @dataclass(frozen=True)
 class NeighbourReferences:
-    """Keys that neighbours refer to here (KEYS_SCHEMA), and the facts that the guard `neighbours` judges by."""
+    """Keys that neighbours refer to here (KEYS_SCHEMA), and the facts that the guard `neighbours` judges by. `unread`:
+    the neighbours without a mark, or of which the newest cannot be read."""
 
     keys: Dataset
     facts: NeighbourFacts
+    unread: frozenset[str] = frozenset()
 
 
 def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolder) -> NeighbourReferences:
@@ -69,7 +81,29 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    return NeighbourReferences(keys, facts)
+    return NeighbourReferences(keys, facts, frozenset(each.name for each in seen.values() if _is_unread(each)))
+
+
+def _is_unread(found: Sighting) -> bool:
+    return bool(found.problem) or not found.mark_id
+
+
+def with_remembered(
+    spark: SparkSession, context: MarkContext, found: NeighbourReferences, out: DatasetFolder
+) -> NeighbourReferences:
+    """The same, and what the mark before knew, while a neighbour has no mark that reads: its marks may lie elsewhere by
+    now, and nobody can tell which keys were its own. Neighbours that lakegc.yaml says to ignore do not count."""
+    if not not_ignored([Sighting(name) for name in sorted(found.unread)], context.settings.neighbours):
+        return found
+    before = previous_mark(context)
+    known = before.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS) if before else Dataset(KEYS_SCHEMA)
+    if not known.rows:
+        return found
+    rows = known.frame(spark).distinct()
+    if found.keys.rows:
+        rows = rows.join(many(found.keys.frame(spark)), "address", "left_anti")
+    keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
+    return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.drills import last_drill
+from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.sweeps import accept_rings, stopped_by_rings
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
@@ -38,17 +39,19 @@ def judge(
     `for_drill`: no other drill is asked for.
     """
     within = None if for_drill else context.policy.drill_within
+    expired = context.mark.facts(ExpiredFacts)
     evidence = Evidence(
         header=context.header,
         manifests=context.mark.chain(),
         level=effective_level(context),
         now=clock.now().timestamp(),
-        previous=context.mark.facts(ExpiredFacts).previous,
+        previous=expired.previous,
         unreadable=sample.unreadable if sample else None,
         sampled=sample.asked if sample else 0,
         known_gone=sample.known_gone if sample else {},
         skew_now=skew,
         gone_in_rings=stopped_by_rings(context),
+        in_quarantine=tuple(quarantined(context)) if expired.missing or expired.swept_before else (),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,

@@ -132,10 +132,10 @@ class Canaries:
 
     def _is_beyond(self, canary: Canary, look: Look) -> bool:
         """True if the look need not have found it: its commit came to be retained, and the mark may have read those
-        ranges; or a mark of a neighbour does not read, which is told elsewhere."""
+        ranges; or the mark of its neighbour does not read, which is told elsewhere."""
         if canary.kind == HELD_PATH:
             return any(canary.ref in rows.column(0).to_pylist() for rows in look.commits.batches("commit_id"))
-        return canary.kind == NEIGHBOUR and look.facts.neighbours.unknown > 0
+        return canary.kind == NEIGHBOUR and canary.repository in look.neighbours_unread
 
 
 def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:

@@ -112,6 +112,8 @@ class Look:
     heads: Sequence[str]
     """Digests of all heads, as they were before the staged dump and after it."""
     facts: LookFacts
+    neighbours_unread: frozenset[str] = frozenset()
+    """The other repositories without a mark, or of which the newest cannot be read."""
 
     def live(self) -> Wanted:
         """The addresses that must not be deleted: those that are referred to, and those that holds keep."""
@@ -191,6 +193,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
         committed=reads.committed.datasets[Stage.COMMITTED_ADDRESSES],
         reads=reads,
         neighbours=neighbours.keys,
+        neighbours_unread=neighbours.unread,
         held=reads.held.datasets[Stage.COMMITTED_ADDRESSES] + held.addresses,
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),

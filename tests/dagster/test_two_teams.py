@@ -75,7 +75,7 @@ def test_marks_that_the_one_retires_stay_the_others(teams: tuple[Site, Site]) ->
     for team in teams:
         context = open_repository(team.lakegc.settings(), "analytics")
         for day in range(1, 5):
-            write_mark(context.artifacts(f"m{day}"), day)
+            write_mark(context.artifacts(f"m{day}"), day, storage_namespace=context.namespace.uri)
             team.says_marked("analytics", f"m{day}", started=START, ready=START)
     assert red.run("gc_retire").success
     assert red.options.grid.marks_of(red.instance) == ["m3", "m4"]

@@ -19,6 +19,7 @@ from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
 from lakegc_core.store.base import connect
 from lakegc_dagster import upkeep
+from lakegc_dagster.config import SWEEP
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
@@ -44,7 +45,8 @@ def marked(site: Site, repository: str, *days: int) -> None:
     """Marks of these days, in the store and among the partitions, by the name of their day."""
     context = opened(site, repository)
     for day in days:
-        write_mark(context.artifacts(f"m{day:02}"), day)
+        place = {"repository": repository, "storage_namespace": context.namespace.uri}
+        write_mark(context.artifacts(f"m{day:02}"), day, **place)
         GcCell(repository, f"m{day:02}").register(site.instance, site.options.grid)
 
 
@@ -269,7 +271,9 @@ def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
     assert site.run("gc_watch").success
 
 
-def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail(site: Site) -> None:
+def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail_before_days_have_passed(
+    site: Site,
+) -> None:
     site.create("alpha", "beta")
     site.configure("  - {match: alpha, sweep: true}\n")
     for name in ("alpha", "beta"):
@@ -279,3 +283,20 @@ def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail(s
     assert result.success and (found["waiting"], found["overdue"]) == (1, 0)
     (row,) = found["waiting_for_a_person"].records
     assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}
+
+
+def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEGC_NOW", str(SLOT + 3_600))
+    site.create("alpha", "beta", "gamma", "delta")
+    site.configure("  - {match: delta, sweep: false}\n  - {match: '*', sweep: true}\n")
+    for name in ("alpha", "beta", "gamma", "delta"):
+        for day in (4, 3, 1, 0):
+            at, stopped_by = SLOT - day * DAY, "" if name == "beta" and day == 1 else "blast-radius"
+            site.says_marked(name, f"m{9 - day}", started=at, ready=at, stopped_by=stopped_by)
+    swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("gamma", "m6").key))
+    site.instance.report_runless_asset_event(swept)
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius" in said
+    assert "beta:" not in said and "gamma:" not in said and "delta:" not in said

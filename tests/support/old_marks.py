@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
 from lakegc_core.marks.json_files import encode
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Reason, Stage
+from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.safety import FULL
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.parts import Part
+from lakegc_core.tables.parts import Part, PartWriter
 from tests.support.facts import whole_facts
 
 Made = Callable[..., Any]
@@ -77,9 +82,11 @@ def write_mark(
     heads_unknown: int = 0,
     expired: int = 7,
     rests_on: tuple[str, ...] = (),
+    missing: tuple[str, ...] = (),
     **header: Any,
 ) -> None:
-    """A mark begun on that day and so many stages long; all but its listing done on day `resumed`, where given."""
+    """A mark begun on that day and so many stages long; all but its listing done on day `resumed`, where given.
+    `missing`: live addresses that the store lacks because a sweep had deleted them."""
     artifacts.begin(replace(HEADER, mark_id=artifacts.mark_id, started_at=START + day * DAY, **header))
     for number, stage in enumerate(STAGES[:stages]):
         seals = [[each, "seal"] for each in rests_on]
@@ -91,8 +98,21 @@ def write_mark(
         facts = whole_facts(stage, told.get(stage))
         at = START + (day if resumed is None or not number else resumed) * DAY
         done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=artifacts.mark_id, facts=facts)
+        if stage == Stage.EXPIRED_ADDRESSES:
+            done = replace(done, datasets={**done.datasets, MISSING: _gone(artifacts, missing)})
         artifacts.finish(replace(done, started_at=at, finished_at=at))
         artifacts.store.write(f"{artifacts.stage_folder(stage)}/part-1-a.parquet", b"x" * 100)
+
+
+def _gone(artifacts: MarkArtifacts, addresses: tuple[str, ...]) -> tuple[Part, ...]:
+    """The parts of a mark's dataset `missing`."""
+    at = datetime.fromtimestamp(0, UTC)
+    row = {"size": 0, "last_modified": at, "etag": None, "reason": Reason.SWEPT_BEFORE.value, "since": at}
+    writer = PartWriter(artifacts.config, artifacts.stage_folder(Stage.EXPIRED_ADDRESSES, MISSING), FINDINGS_SCHEMA)
+    if addresses:
+        rows = [{"address": each, **row} for each in addresses]
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=FINDINGS_SCHEMA))
+    return tuple(writer.close())
 
 
 def write_sweep(artifacts: MarkArtifacts, *, deleted: int, over: bool = True, lost: int = 0, day: float = 0.0) -> None:
@@ -121,6 +141,7 @@ def maker(folder: Path) -> Made:
         heads_unknown: int = 0,
         live: int = 100,
         previous: Any = None,
+        accepted: Amount = NOTHING,
         **header: Any,
     ) -> Any:
         config = LocalConfig(str(folder))
@@ -134,7 +155,7 @@ def maker(folder: Path) -> Made:
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
-                facts = {**groups, "previous": asdict(previous) if previous else None}
+                facts = {**groups, "previous": asdict(previous) if previous else None, "accepted": asdict(accepted)}
             at = HEADER.started_at + (days if resumed is None or not number else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)

@@ -121,6 +121,9 @@ def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -
     """A first mark that finds much garbage is no sickness."""
     marked(on_folder, expired_addresses={"expired": AMOUNT, "listed": AMOUNT})
     assert findings(on_folder) == []
+    assert findings(on_folder.policy(sweep=True)) == [("guard-blast-radius", Level.WARNING)], (
+        "each night waits for a person's word"
+    )
 
 
 def test_an_old_mark_is_named_with_its_age(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.judging.compared import previous_of
+from lakegc_core.judging.compared import accepted_before, previous_of
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.marks.findings import KEPT
+from lakegc_core.marks.json_files import encode
 from lakegc_core.names import Stage
-from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_sandbox import Repository
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
 from tests.support.old_marks import Made, maker
@@ -43,6 +44,28 @@ def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept
     short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
     found = previous_of(made("m4", 3, stages=0))
     assert found and found.mark_id == "m2"
+
+
+def test_what_was_accepted_counts_for_later_marks_as_far_as_no_sweep_deleted_it(made: Made) -> None:
+    m1, many = made("m1", 0), Amount(1_000, 1_000)
+    assert accepted_before(made("none", 0.1, stages=0), many) == NOTHING, "nobody has said a word"
+    swept(m1, deleted=0)
+    assert accepted_before(made("none2", 0.2, stages=0), many) == NOTHING
+    swept(m1, deleted=30, because="the first collection")
+    assert accepted_before(made("none3", 0.3, stages=0), many) == Amount(70, 70)
+    assert accepted_before(made("none4", 0.4, stages=0), Amount(50, 60)) == Amount(50, 60), "no more than there is"
+    m2 = made("m2", 1, accepted=Amount(70, 70))
+    swept(m2, deleted=20)
+    assert accepted_before(made("none5", 1.1, stages=0), many) == Amount(50, 50)
+    m2.mark.store.write(f"{m2.mark.folder}/sweeps/2/plan.json", b"{}")
+    assert accepted_before(made("none6", 1.2, stages=0), many) == NOTHING, "a sweep broke off"
+
+
+def swept(mark: MarkContext, *, deleted: int, because: str | None = None) -> None:
+    """A first sweep of a mark that is over, by its report."""
+    guards = [{"name": "shrink", "accepted_because": "x"}, {"name": "blast-radius", "accepted_because": because}]
+    report = {"outcomes": {"deleted": deleted}, "bytes_deleted": deleted, "guards": guards, "finished_at": 1.0}
+    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/report.json", encode(report))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def context(tmp_path: Path) -> Iterator[RepositoryContext]:
         connect(place_of(context, "m1")).write("data/a", b"abc")
         told = quarantine.end(context, "m1", 1, 1, 3)
         assert told is not None and told.until == START + WEEK
+        write_mark(context.artifacts("after"), 7.05)
         yield context
 
 
@@ -72,6 +73,39 @@ def test_a_later_sweep_of_the_mark_keeps_all_for_longer_by_the_longer_age(
     assert quarantine.end(context, "m1", 3, 1, 1) is None, "a sweep that copied nothing"
 
 
+def test_copies_of_what_is_live_again_stay_until_it_lies_at_its_place(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch was made of an old commit after the sweep: no record of the sweep can tell."""
+    write_mark(context.artifacts("m8"), 8, missing=(*(f"data/other {number}" for number in range(1_500)), "data/a"))
+    write_mark(context.artifacts("m4"), 4)
+    at(monkeypatch, 9)
+    for _ in range(2):
+        found = empty(context, None)
+        assert "data/a" in found.stuck["m1"] and "lakegc restore lake m1" in found.stuck["m1"]
+        assert found.kept == found.stuck and copies(context) == 1
+    connect(context.data).write("data/a", b"abc")
+    assert empty(context, None).emptied == {"m1": {"objects": 1, "bytes": 3}}
+
+
+def test_it_is_said_before_their_time_is_over(context: RepositoryContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mark(context.artifacts("m3"), 3, missing=("data/a",))
+    at(monkeypatch, 3.5)
+    assert "data/a" in empty(context, None).stuck["m1"], "by the newest mark that is not to come"
+
+
+def test_copies_stay_until_a_mark_that_began_after_their_time_says_what_is_live(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 2)
+    quarantine.keep_on(context, "m1")
+    at(monkeypatch, 30)
+    found = empty(context, None)
+    assert "no complete mark began after" in found.kept["m1"] and not found.stuck and copies(context) == 1
+    write_mark(context.artifacts("m9"), 9.1)
+    assert empty(context, None).emptied
+
+
 @pytest.mark.parametrize("what", ["sweep", "restore", "altered", "no record"])
 def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     at(monkeypatch, 8)
@@ -93,6 +127,7 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
     found = empty(context, None)
     assert said.get(what, "without a record") in found.kept["m1"] and copies(context) == 1
     assert bool(found.stuck) is (what in ("altered", "no record")), "no time ends that"
+    write_mark(context.artifacts("m9"), 9.1)
     at(monkeypatch, 10)
     assert bool(empty(context, None).kept) is (what != "restore")
 
@@ -140,7 +175,7 @@ def test_one_quarantine_or_mark_that_cannot_be_deleted_keeps_no_other(
     monkeypatch.setattr(LocalStore, "delete_many", refuse)
     with pytest.raises(StoreError, match="quarantine of mark m1"):
         retire(context, 2)
-    assert quarantined(context) == ["m1"] and [each["mark_id"] for each in list_retired(context)] == ["m0"]
+    assert quarantined(context) == ["m1"] and [each["mark_id"] for each in list_retired(context)] == ["m3", "m0"]
     refused = f"{context.home}/marks/"
     with pytest.raises(StoreError, match="mark m1 still stands"):
         retire(context, 2)

@@ -412,6 +412,21 @@ def test_what_was_swept_while_a_sweep_waits_for_a_person_goes_once_that_one_is_o
     assert set(retire(context, 2).retired) == {"swept", "waits"}
 
 
+def test_marks_of_a_namespace_in_which_the_repository_lay_before_go_although_a_sweep_of_one_broke_off(
+    context: RepositoryContext, mark: Mark
+) -> None:
+    """It was created anew; its home in a workspace is the same. Nobody can close that sweep."""
+    write_sweep(mark("former", 1, storage_namespace="s3://b/former"), deleted=1, over=False)
+    mark("knew", 2, storage_namespace="s3://b/former")
+    write_sweep(mark("swept", 3), deleted=2, day=3)
+    for day in (5, 6):
+        mark(f"m{day}", day)
+    done = retire(context, 2)
+    assert set(done.retired) == {"former", "knew", "swept"} and not done.unclosed
+    record = context.artifacts("former").retired()
+    assert record is not None and record["sweeps"]["1"]["broke_off"] is True
+
+
 def test_a_retired_id_is_not_given_again_and_its_mark_is_not_opened(context: RepositoryContext, mark: Mark) -> None:
     for day in range(1, 4):
         mark(f"m{day}", day)
@@ -501,7 +516,8 @@ def test_the_command_retires_and_shows_what_was_retired(
         }.items():
             monkeypatch.setenv(name, value)
         for day in range(1, 4):
-            write_mark(MarkArtifacts(LocalConfig(str(tmp_path / "srv" / "lake")), f"m{day}"), day)
+            place = MarkArtifacts(LocalConfig(str(tmp_path / "srv" / "lake")), f"m{day}")
+            write_mark(place, day, storage_namespace="local://lake")
         assert main(["retire", "lake", "--keep", "2", "--dry-run"]) == 0
         assert "lake · 1 marks would be retired, 2 kept" in capsys.readouterr().out
         assert main(["retire", "lake", "--keep", "2", "--json"]) == 0

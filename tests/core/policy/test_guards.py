@@ -226,6 +226,8 @@ def test_live_objects_that_the_store_lacks_refuse_above_their_share_of_all_live_
     swept = verdict("live-in-listing", evidence(expired_addresses=facts | {"swept_before": 9_000}))
     assert swept.passed and "9,000 live objects are gone because a sweep deleted them" in swept.description
     refused("live-in-listing", evidence(expired_addresses=facts | {"missing": 11, "swept_before": 9_000}))
+    copied = replace(evidence(expired_addresses=facts | {"swept_before": 9_000}), in_quarantine=("m1",))
+    assert "`lakegc restore lake m1`" in verdict("live-in-listing", copied).description
     everything_lost = {"committed": {"objects": 0, "bytes": 0}, "uncommitted": {"objects": 0, "bytes": 0}, "missing": 5}
     refused("live-in-listing", evidence(STANDARD, expired_addresses=everything_lost))
 
@@ -251,6 +253,16 @@ def test_one_sweep_takes_a_tenth_of_the_objects_and_of_the_bytes_at_most(objects
         if not passes:
             assert "--accept blast-radius" in refused("blast-radius", found)
     assert verdict("blast-radius", evidence(NONE, expired_addresses={"expired": {"objects": 1000, "bytes": 1}})).passed
+
+
+@pytest.mark.parametrize(("objects", "size", "passes"), [(700, 700, True), (701, 100, False), (100, 701, False)])
+def test_what_is_left_of_accepted_garbage_needs_no_second_word_and_new_garbage_does(
+    objects: int, size: int, passes: bool
+) -> None:
+    listed, accepted = {"objects": 1000, "bytes": 1000}, {"objects": 600, "bytes": 600}
+    facts = {"listed": listed, "accepted": accepted, "expired": {"objects": objects, "bytes": size}}
+    found = verdict("blast-radius", evidence(expired_addresses=facts))
+    assert found.passed is passes and "600 objects are left" in found.description
 
 
 def test_an_empty_namespace_has_no_blast_radius() -> None:

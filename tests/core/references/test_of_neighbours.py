@@ -51,6 +51,30 @@ def test_what_a_neighbours_mark_refers_to_is_no_garbage_until_its_next_mark_refe
     assert kept(mark(quick, served, "lake", "m2")) == 0, "the range that held it is not retained any more"
 
 
+def test_what_a_neighbour_was_known_to_refer_to_is_kept_while_its_marks_are_out_of_sight(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a change of `workspace`, or while its store refuses this role."""
+    key = garbage(served)
+    far = imported(served, key)
+    mark(quick, served, "far", "f1")
+    marks, aside = served.files("far") / HOME / "marks", served.files("far") / "aside"
+    found = []
+    for night, is_seen in enumerate((True, False, False, True)):
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 60 * night))
+        if not is_seen and not aside.exists():
+            marks.rename(aside)
+        elif is_seen and aside.exists():
+            aside.rename(marks)
+            far.delete("main", f"a/{key}")
+            far.commit("main", "gone")
+            far.set_rules(-1)
+            mark(quick, served, "far", "f2")
+        review = mark(quick, served, "lake", f"m{night}")
+        found.append((kept(review), warning(review).passed))
+    assert found == [(1, True), (1, False), (1, False), (0, True)]
+
+
 @pytest.mark.parametrize(
     "bucket",
     [

@@ -112,13 +112,14 @@ def test_no_mark_takes_a_copy_for_an_object_and_copies_go_when_their_time_is_ove
 ) -> None:
     swept = swept_report(fast, mark)
     repository = mark  # opened once
-    after = pipeline.mark(fast, begin_mark(mark, "m2", min_age=timedelta(days=1), safety_level="none"))
-    assert after.report["objects"]["listed"] == 1 and after.report["objects"]["foreign"] == 0
     assert retire(repository).quarantine.kept.keys() == {"m1"} and copies(mark) == DEAD
 
     monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=6, hours=23)).timestamp()))
     assert "in quarantine until" in retire(repository).quarantine.kept["m1"] and copies(mark) == DEAD
     monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=7, hours=1)).timestamp()))
+    assert "no complete mark began after" in retire(repository).quarantine.kept["m1"] and copies(mark) == DEAD
+    after = pipeline.mark(fast, begin_mark(mark, "m2", min_age=timedelta(days=1), safety_level="none"))
+    assert after.report["objects"]["listed"] == 1 and after.report["objects"]["foreign"] == 0
     gone = {"m1": {"objects": 3, "bytes": swept.bytes_deleted}}
     assert retire(repository, dry_run=True).quarantine.emptied == gone and copies(mark) == DEAD
     assert retire(repository).quarantine.emptied == gone and copies(mark) == {}
@@ -276,6 +277,7 @@ def test_an_emptying_that_dies_is_taken_up(
 ) -> None:
     swept_report(fast, mark)
     monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=8)).timestamp()))
+    pipeline.mark(fast, begin_mark(mark, "m2", min_age=timedelta(days=1), safety_level="none"))
     delete = LocalStore.delete_many
 
     def dying(self: LocalStore, keys: Any, *told: Any) -> Any:

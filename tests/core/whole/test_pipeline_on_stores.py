@@ -161,6 +161,7 @@ def test_what_is_swept_into_quarantine_comes_back_byte_for_byte_and_is_emptied_o
         record = quarantine.record_of(context, "m1")
         assert record is not None and record.until > swept.quarantine["until"], "a restore keeps copies on"
         until_over(record.until)
+        pipeline.mark(spark, begin_mark(opened, "m2", min_age=timedelta(0), safety_level="none"))
         assert retire(context).quarantine.emptied["m1"]["objects"] == len(dead)
         assert quarantine.quarantined(context) == [] and {key: store.read(key) for key in dead} == before
 
