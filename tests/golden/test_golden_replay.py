@@ -328,4 +328,4 @@ def test_a_local_server_answers_the_direct_prepare_with_two_documents(local: Rec
     with ReplayServer(local) as server:
         client = client_of(server)
         with pytest.raises(LakeFSError, match="second JSON document"):
-            client._prepare_commits_now(f"/repositories/{local.repository}/gc/prepare_commits", 5)
+            client._prepare_commits_now(f"/repositories/{local.repository}/gc/prepare_commits")
