@@ -28,10 +28,12 @@ from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.namespace import ADDRESS_FULL
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
+from lakegc_core.spark.session import clear_errors
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import Piece
 from lakegc_core.sweep.read_sample import status_at
+from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
@@ -140,6 +142,14 @@ def gone(
                 f"{status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
             )
     return {}
+
+
+def planned_among(spark: SparkSession, record: SweepRecord, addresses: Collection[str]) -> Collection[str]:
+    """Those of a few addresses that the first plan of a sweep has; all of them where the plan does not read."""
+    planned = record.planned().frame(spark)
+    with clear_errors():
+        rows = planned.where(planned["address"].isin(*addresses)).select("address").distinct().collect()
+    return addresses if record.unread else {row["address"] for row in rows}
 
 
 def _seen_again(context: MarkContext, each: Near) -> tuple[Near, int]:

@@ -6,7 +6,7 @@ the sweep. Other modules decide what is planned and what is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -130,13 +130,6 @@ class SweepRecord:
         folder = DatasetFolder(self._context.workspace, record["folder"], self._context.header.mark_id)
         parts = [Part.from_json(part) for part in record["parts"]]
         return self._readable(folder.dataset("", parts, PLAN_SCHEMA))
-
-    def planned_among(self, addresses: Collection[str]) -> Collection[str]:
-        """Those of a few addresses that the first plan of this sweep has; all of them where the plan does not read."""
-        planned = self.planned().frame(self._spark)
-        with clear_errors():
-            rows = planned.where(planned["address"].isin(*addresses)).select("address").distinct().collect()
-        return addresses if self.unread else {row["address"] for row in rows}
 
     @property
     def unread(self) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakegc_core import clock
@@ -26,7 +27,7 @@ from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
-from lakegc_core.sweep.near import Near, gone, near_paths, note, noted
+from lakegc_core.sweep.near import Near, gone, near_paths, note, noted, planned_among
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.rings import SMALL, Rings, divide, shares_of
@@ -179,7 +180,7 @@ class Waves:
 
     def _read_again(self, near: Sequence[Near], number: int) -> None:
         """Read paths again after a ring. If one is gone, that goes on record: the guard `rings` then stops sweeps."""
-        self.gone = gone(self.context, near, self.record.planned_among)
+        self.gone = gone(self.context, near, partial(planned_among, self.spark, self.record))
         self.read += len(near)
         if self.gone:
             self._stopped_at = number
