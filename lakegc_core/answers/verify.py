@@ -199,7 +199,8 @@ def _retired(spark: SparkSession, context: RepositoryContext, record: Json, numb
     report, stated = record["sweeps"][str(number)], record.get("statements", {}).get(str(number))
     where = f"the statement of sweep {number} in {context.artifacts(mark_id).retired_key}"
     either = f"{context.home}/{KEPT}/{mark_id}/*/{number}"
-    _check(spark, _Artifacts(where, report, stated, None, mark, either, swept + untouched), found)
+    journal = Dataset(OUTCOMES_SCHEMA, tuple(sorted((swept + untouched).sources, key=lambda each: each.part.name)))
+    _check(spark, _Artifacts(where, report, stated, None, mark, either, journal), found)
     return found
 
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.copies import backup, undo
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, RefusedError, SettingsError
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, RefusedError, SettingsError, StoreError
 from lakegc_core.judging.since import with_later_findings
 from lakegc_core.marks import drills
 from lakegc_core.marks.artifacts import STAMP
-from lakegc_core.marks.backups import backup_facts
+from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import Drill
 from lakegc_core.marks.sweeps import report_of, sweep_of_drill
 from lakegc_core.names import STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS
-from lakegc_core.spark.session import clear_errors, moment
+from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
+from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
@@ -73,8 +73,8 @@ def way_of(context: MarkContext) -> tuple[str, str | None]:
     keeps = isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0)
     if keeps or told.versioning is True:
         return STORE, None
-    facts = backup_facts(context)
-    if facts and not facts.problem and facts.objects == context.mark.facts(ExpiredFacts).expired.objects:
+    facts, wanted = backup_facts(context), context.mark.facts(ExpiredFacts).expired.objects
+    if facts and not facts.problem and max(1, wanted - may_lack(wanted)) <= facts.objects <= wanted:
         return BACKUP, facts.place
     name = f"{context.header.repository} {context.header.mark_id}"
     raise SettingsError(
@@ -105,7 +105,7 @@ def drill(
             raise RefusedError(f"A drill is not over. Finish it first: lakegc drill {context.header.repository}.")
         check_guards(context, accepted)
         check_look_delay(context)
-        found = _choose(spark, context, wanted or Wanted())
+        found = _choose(spark, context, wanted or Wanted(), way)
         begun = {
             "repository": context.header.repository,
             "mark_id": context.header.mark_id,
@@ -143,7 +143,10 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
     """Bring back what a drill deleted that was killed, and end it. Returns the report; `sweep` is None if it had
     deleted nothing."""
     began = time.monotonic()
-    opened = open_mark(context, made.mark_id, retired_too=True)
+    try:
+        opened = open_mark(context, made.mark_id, retired_too=True, any_version=True)
+    except (MarkError, RefusedError) as error:
+        raise MarkError(f"{error} {drills.by_hand(context, made.name)}") from None
     with opened.lease("drill"):
         if _sweep_of(opened, made)[0] is None:
             return drills.close(context, made.name, _nothing_deleted(made, "it was killed before it deleted anything"))
@@ -157,7 +160,7 @@ def chosen_by(made: Drill) -> Chosen:
 
 def _sweep_of(context: MarkContext, made: Drill) -> tuple[int | None, Json]:
     """The number of a drill's sweep, None if it has sealed no plan; and its report, empty if it is not over."""
-    if context.mark.header() is None:  # retired
+    if context.mark.header(any_version=True) is None:  # retired
         sweeps = (context.mark.retired() or {"sweeps": {}})["sweeps"]
         found = ((int(number), told) for number, told in sweeps.items() if told.get("only") == made.sweep_name)
         return next(found, (None, {}))
@@ -166,20 +169,27 @@ def _sweep_of(context: MarkContext, made: Drill) -> tuple[int | None, Json]:
     return number, (number and report_of(store, folder, number)) or {}
 
 
-def _choose(spark: SparkSession, context: MarkContext, wanted: Wanted) -> list[Json]:
-    """Objects that a sweep could delete now, with their digests: as many causes and sizes as there are, by hash.
-    RefusedError if there is none."""
+def _choose(spark: SparkSession, context: MarkContext, wanted: Wanted, way: str) -> list[Json]:
+    """Objects that a sweep could delete now, with their digests: as many causes and sizes as there are, by hash. What
+    does not read, or what the backup lacks by which it would come back, is not among them. RefusedError if there is
+    none."""
     record = SweepRecord(spark, context, dry_run=False)
     name = f"{context.header.repository} {context.header.mark_id}"
     if record.is_begun:
         raise RefusedError(f"A sweep of the mark broke off. Finish it, or close it: lakegc sweep {name} --close.")
     with clear_errors():
-        rows = _spread(spark, context, record).limit(_SPARE * wanted.objects).collect()
-    found: list[Json] = []
-    left = wanted.bytes
+        ready = _spread(spark, context, record)
+        if way == BACKUP:
+            ready = ready.join(many(backed_up(spark, context)), "address", "left_semi").orderBy("rank", "hash")
+        rows = ready.limit(_SPARE * wanted.objects).select("address", "size", "cause").collect()
+    found, left, unread = list[Json](), wanted.bytes, ""
     for row in rows:
         if len(found) < wanted.objects and row["size"] <= left:
-            told = _digest(context.data, row["address"])
+            try:
+                told = _digest(context.data, row["address"])
+            except StoreError as error:  # in an archive class, or under a customer's key
+                unread = f" Some does not read: {error}"
+                continue
             if told is not None and told[0] == row["size"]:  # else somebody else has deleted or replaced it
                 found.append({**row.asDict(), "sha256": told[1]})
                 left -= row["size"]
@@ -187,15 +197,15 @@ def _choose(spark: SparkSession, context: MarkContext, wanted: Wanted) -> list[J
         raise RefusedError(
             f"Nothing was deleted: no garbage of mark {context.header.mark_id} is ready and of at most "
             f"{wanted.bytes:,} bytes. `lakegc review {name}` says when the first of it may be deleted; --read-most "
-            "allows larger objects."
+            f"allows larger objects.{unread}"
         )
     context.say(f"drill: {len(found):,} objects of {wanted.bytes - left:,} bytes were read, and are deleted now")
     return found
 
 
 def _spread(spark: SparkSession, context: MarkContext, record: SweepRecord) -> DataFrame:
-    """The objects that a sweep could delete now: address, size, cause (null if not known); those first that differ in
-    cause and size."""
+    """The objects that a sweep could delete now: address, size, cause (null if not known), and rank and hash, by which
+    they are ordered: those first that differ in cause and size."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -211,7 +221,7 @@ def _spread(spark: SparkSession, context: MarkContext, record: SweepRecord) -> D
     ranked = ready.select("address", "size", "cause", F.row_number().over(kind).alias("rank"), by_hash.alias("hash"))
     # So few of each kind that Spark drops the others before it moves them (`windowGroupLimitThreshold`).
     few = ranked.where(ranked["rank"] <= _MOST_OF_A_KIND)
-    return few.orderBy("rank", "hash").select("address", "size", "cause")
+    return few.orderBy("rank", "hash")
 
 
 def _digest(config: StoreConfig, address: str) -> tuple[int, str] | None:

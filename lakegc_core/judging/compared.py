@@ -10,7 +10,8 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import previous_mark
-from lakegc_core.marks.sweeps import report_of, sweeps_of, without_drills
+from lakegc_core.marks.shelf import Shelf
+from lakegc_core.marks.sweeps import over_at, report_of, sweeps_of, without_drills
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("address", "reason")
 _GUARD = "blast-radius"
-_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST)
+_GONE = (Outcome.DELETED, Outcome.LOST)
 """Outcomes after which an object is not there any more."""
 
 
@@ -49,27 +50,44 @@ def accepted_before(context: MarkContext, expired: Amount) -> Amount:
     """The part of these expired objects, at most, that a person accepted under the guard blast-radius for an earlier
     mark, and that no sweep has deleted since. So a budget may spread what was accepted over many marks.
 
-    Counts only: garbage that is new takes the place of nothing but what went without a sweep between two marks. Where a
-    sweep of the mark before broke off, or its record does not read, nothing counts as accepted.
+    Counts only: garbage that is new takes the place of nothing but what went without a sweep between two marks. A word
+    for a drill, or for another tool's list, counts for that alone. Nothing counts as accepted where that cannot be
+    told: a sweep of the mark before broke off, its record does not read, or another mark was swept since.
     """
     before = previous_mark(context)
-    if before is None:
-        return NOTHING
-    facts = before.facts(ExpiredFacts)
-    left = facts.accepted
     try:
-        reports = [report_of(before.store, before.folder, each) for each in sweeps_of(before.store, before.folder)]
-    except MarkError:
+        left = NOTHING if before is None else _accepted_left(before)
+    except (MarkError, KeyError, TypeError, ValueError):  # anybody may replace a report
         return NOTHING
-    for report in reports:
-        if report is None:
+    if before is None or left.objects <= 0 or _another_was_swept_since(context, before):
+        return NOTHING
+    return Amount(min(left.objects, expired.objects), max(0, min(left.bytes, expired.bytes)))
+
+
+def _accepted_left(mark: MarkArtifacts) -> Amount:
+    """What was accepted of a mark's garbage, without what its sweeps deleted."""
+    facts = mark.facts(ExpiredFacts)
+    left, gone = facts.accepted, NOTHING
+    for number in sweeps_of(mark.store, mark.folder):
+        report = report_of(mark.store, mark.folder, number)
+        if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
-        guards = report.get("guards", [])
+        guards = () if report.get("only") else report["guards"]
         if any(each["name"] == _GUARD and each.get("accepted_because") for each in guards):
             left = facts.expired
-    gone = sum(int(report["outcomes"].get(each, 0)) for report in reports if report for each in _GONE)
-    size = sum(int(report["bytes_deleted"]) for report in reports if report)
-    return Amount(max(0, min(left.objects - gone, expired.objects)), max(0, min(left.bytes - size, expired.bytes)))
+        gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
+    return left - gone
+
+
+def _another_was_swept_since(context: MarkContext, mark: MarkArtifacts) -> bool:
+    """True if a sweep of another mark was not over when a mark began: it may have deleted what that one found."""
+    header = mark.header()
+    others = [each.mark for each in Shelf.of(context) if each.mark_id != mark.mark_id]
+    return header is None or any(
+        over_at(each.store, each.folder, number) >= header.started_at
+        for each in others
+        for number in sweeps_of(each.store, each.folder)
+    )
 
 
 def staged_lost(

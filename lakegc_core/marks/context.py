@@ -177,7 +177,7 @@ def open_mark(
             )
         if record["header"] is None:
             raise MarkError(f"Mark {mark_id} did not read when it was retired: nothing says what belonged to it.")
-        header = artifacts.checked_header(record["header"])
+        header = artifacts.checked_header(record["header"], any_version=any_version)
     if header is None:
         raise MarkError(
             f"Repository {context.repository.id} has no mark {mark_id}. "

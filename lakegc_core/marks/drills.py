@@ -124,11 +124,16 @@ def _sealed(context: RepositoryContext, name: str, file: str) -> Json | None:
         value = decode(connect(context.workspace).read(key), key)
     except ObjectNotFoundError:
         return None
-    changed = (
-        f"{context.workspace.root}/{key} was changed after it was written. Bring it back from a copy. Or bring "
-        "back what the mark's sweeps deleted (`lakegc restore`), and remove the folder by hand."
-    )
+    changed = f"{key} was changed after it was written. Bring it back from a copy. Or: {by_hand(context, name)}"
     return unsealed(value, changed)
+
+
+def by_hand(context: RepositoryContext, name: str) -> str:
+    """What a person does about a drill that lakegc cannot finish."""
+    return (
+        f"Bring back what drill {name} deleted: its begun.json names the objects; `lakegc restore`, or by hand. Then "
+        f"remove its folder: {context.workspace.root}/{_folder(context, name)}"
+    )
 
 
 def _files(context: RepositoryContext) -> Iterator[tuple[str, set[str]]]:

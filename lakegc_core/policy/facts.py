@@ -2,8 +2,8 @@
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost` and `accepted`, without which a guard is stricter. Counts are of objects unless the name says
-otherwise; bytes are bytes; times are unix seconds.
+default, but `staged_lost` and `accepted`, without which a guard is stricter, and `known` of neighbours. Counts are of
+objects unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -184,6 +184,7 @@ class NeighbourFacts(_Whole):
     named: tuple[tuple[str, str], ...]  # some of these, with the reason
     within: float  # seconds
     addresses: int  # which they refer to here
+    known: tuple[str, ...] = ()  # names of those whose mark, this time or before they were out of sight, refers here
 
 
 @dataclass(frozen=True)

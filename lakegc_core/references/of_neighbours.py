@@ -32,7 +32,7 @@ from lakegc_core.marks.neighbours import (
 )
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.names import Json, Stage
-from lakegc_core.policy.facts import NeighbourFacts
+from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
 from lakegc_core.spark.session import many, run_tasks
@@ -81,7 +81,9 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    return NeighbourReferences(keys, facts, frozenset(each.name for each in seen.values() if _is_unread(each)))
+    known = sorted(each.name for each in seen.values() if may_refer(context.namespace, each.refers))
+    lost = frozenset(each.name for each in seen.values() if _is_unread(each))
+    return NeighbourReferences(keys, replace(facts, known=tuple(known)), lost)
 
 
 def _is_unread(found: Sighting) -> bool:
@@ -91,15 +93,18 @@ def _is_unread(found: Sighting) -> bool:
 def with_remembered(
     spark: SparkSession, context: MarkContext, found: NeighbourReferences, out: DatasetFolder
 ) -> NeighbourReferences:
-    """The same, and what the mark before knew, while a neighbour has no mark that reads: its marks may lie elsewhere by
-    now, and nobody can tell which keys were its own. Neighbours that lakegc.yaml says to ignore do not count."""
-    if not not_ignored([Sighting(name) for name in sorted(found.unread)], context.settings.neighbours):
+    """The same, and what the mark before knew, while a neighbour that was known to refer here has no mark that reads:
+    its marks may lie elsewhere by now, and nobody can tell which keys were its own. Neighbours that lakegc.yaml says to
+    ignore do not count."""
+    before = previous_mark(context) if found.unread else None
+    if before is None:
         return found
-    before = previous_mark(context)
-    known = before.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS) if before else Dataset(KEYS_SCHEMA)
-    if not known.rows:
+    known = found.unread & {*before.facts(ExpiredFacts).neighbours.known}
+    lost = [each.name for each in not_ignored([Sighting(name) for name in known], context.settings.neighbours)]
+    if not lost:
         return found
-    rows = known.frame(spark).distinct()
+    found = replace(found, facts=replace(found.facts, known=tuple(sorted({*found.facts.known, *lost}))))
+    rows = before.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS).frame(spark).distinct()
     if found.keys.rows:
         rows = rows.join(many(found.keys.frame(spark)), "address", "left_anti")
     keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)

@@ -86,7 +86,7 @@ class Reads:
         found = read_unknown(spark, context, commits.where(~by_hold), self.committed, ignored, unread_too=True)
         if not by_holds:
             return found
-        return found + read_unknown(spark, context, commits.where(by_hold), self.held, ignored)
+        return found + read_unknown(spark, context, commits.where(by_hold), self.held, ignored, unread_too=True)
 
 
 @dataclass(frozen=True)

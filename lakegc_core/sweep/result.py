@@ -96,18 +96,11 @@ class SweepResult:
             )
         if self.failed:
             over = self.over_budget.get("objects", 0)
-            then = f"the budget left {over:,} others" if over else self._then
+            rest = "the rest is done. Run the same sweep again to finish"
+            then = f"the budget left {over:,} others" if over else rest
             when = " in this sweep, or in one within a week before it" if self.budget else ""
             said.append(f"{self.failed:,} objects could not be deleted{when}; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)
-
-    @property
-    def _then(self) -> str:
-        """What became of the objects beside those that could not be deleted, in words."""
-        if self.rings.get("stopped_at") and not self.rings.get("gone"):
-            left = self.outcomes.get(Outcome.LEFT, 0)
-            return f"share after share of the plan deleted nothing, so the sweep stopped, and left {left:,} others"
-        return "the rest is done. Run the same sweep again to finish"
 
     @property
     def _stopped_by_a_ring(self) -> str:

@@ -94,6 +94,7 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
+        if not dry_run and not isinstance(only, Chosen):  # a word for a drill counts for that alone
             remember_accepted(context, verdicts)
         told = {**(accepted or {}), **stopping}
         call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
@@ -216,7 +217,7 @@ class _Sweep:
     def _leave_the_rest(self, attempt: int) -> None:
         """Put on record that the other objects of the plan are not deleted now: the budget is spent, or a ring
         stopped the sweep."""
-        outcome, is_unsure = Outcome.LEFT if self.waves.is_stopped else Outcome.OVER_BUDGET, self.waves.is_unsure
+        outcome, is_unsure = Outcome.LEFT if self.waves.gone else Outcome.OVER_BUDGET, self.waves.is_unsure
         for told in left_over(self.spark, self.context, self.record, attempt, outcome, is_unsure=is_unsure):
             self._journal(told, attempt)
 

@@ -20,7 +20,7 @@ from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import clear_errors, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
@@ -39,8 +39,8 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MOST_IDLE = 10
-"""Shares of a plan in a row of which nothing goes: more would only trouble the store."""
+_MOST_SHARES = 10
+"""Shares of one ring that do not fill it: then what fails counts too, or it would keep back all that can be deleted."""
 
 
 @dataclass
@@ -50,8 +50,8 @@ class Waves:
     `conditions`: of the deletes.
 
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
-    have been sent without a record. `is_stuck`: share after share of the plan deleted nothing. `read`: number of paths
-    that were read after rings; `gone`: those that read before their ring and not after it, with their addresses.
+    have been sent without a record. `read`: number of paths that were read after rings; `gone`: those that read before
+    their ring and not after it, with their addresses.
     """
 
     spark: SparkSession
@@ -66,14 +66,13 @@ class Waves:
     requests: int = 0
     seconds: float = 0.0
     is_unsure: bool = field(init=False)
-    is_stuck: bool = False
     read: int = 0
     gone: Mapping[str, str] = field(default_factory=dict)
     _rings: Rings | None = None
     _passed: int = 0
     _gone_before: int = 0
     _stay: int = 0
-    _idle: int = 0
+    _shares: tuple[int, int] = (0, 0)  # number of the last ring, and its shares so far
     _stopped_at: int | None = None
     _keeping: Keeping | None = None  # of this attempt
 
@@ -90,12 +89,7 @@ class Waves:
     @property
     def is_over(self) -> bool:
         """True if this call deletes nothing more, whatever is left."""
-        return self.is_spent or self.is_stopped
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if a ring stopped this call: it took live data, or deleted nothing, like those before it."""
-        return self.is_stuck or bool(self.gone)
+        return self.is_spent or bool(self.gone)
 
     def rings_told(self) -> Json:
         """The rings, for reports: see `SweepResult.rings`. Empty if nothing was deleted in rings."""
@@ -137,8 +131,7 @@ class Waves:
             self._read_again(near, number)
             if self.gone or not is_done:
                 return False
-            if self._is_stuck(went, rest, number):
-                return False
+            self._count_share(number)
             self._passed = rings.number(self._went) - 1 if rest else number - (self._went == went)
             if rest and self._passed == number:
                 self.context.say(
@@ -146,14 +139,12 @@ class Waves:
                 )
         return True
 
-    def _is_stuck(self, went: int, rest: Sequence[Piece], number: int) -> bool:
-        """Count the shares in a row of which nothing went. True once they are so many that this call ends; `went`: the
-        objects that were gone before the last one."""
-        self._idle = 0 if self._went > went else self._idle + 1
-        if rest and self._idle >= _MOST_IDLE:
-            self.is_stuck, self._stopped_at = True, number
-            self.context.say(f"{Stage.SWEPT_REPORT}: {self._idle} shares in a row deleted nothing; stopping")
-        return self.is_stuck
+    def _count_share(self, number: int) -> None:
+        """Count a share of a ring. After the last that a ring may have, what stayed of it counts as if it had gone."""
+        ring, shares = self._shares
+        self._shares = (number, shares + 1 if ring == number else 1)
+        if self._shares[1] >= _MOST_SHARES:
+            self._stay, self._shares = 0, (0, 0)
 
     def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[Near]:
         """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
@@ -170,8 +161,9 @@ class Waves:
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
             with clear_errors():
-                told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE))
-                self._gone_before = told.select("address").distinct().count()
+                told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
+                planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
+                self._gone_before = told.distinct().join(many(planned), "address", "left_semi").count()
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context))

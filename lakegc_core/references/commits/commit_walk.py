@@ -46,6 +46,7 @@ REFS_SCHEMA = pa.schema(
 
 
 _NAMED = 3
+_WAYS_OUT = 300  # commits that an error names for `ignore_commits`
 MOST_FETCHED = 10_000
 """Commits newer than the dump, at most; if there are more, the dump is not of this repository."""
 
@@ -219,14 +220,12 @@ def write_commits(
     A client of lakeFS may record a commit with any text in the place of a metarange's id, or of a parent's.
     CorruptFileError if such a commit is retained; if it is not, it has no content, or no parent.
     """
-    if (
-        dataset != OTHERS
-        and (orphan := next((number for number in graph.orphans if number in chosen), None)) is not None
-    ):
+    if dataset != OTHERS and (orphans := [number for number in graph.orphans if number in chosen]):
+        others = f", and the same is true of {len(orphans) - 1:,} others" if len(orphans) > 1 else ""
         raise CorruptFileError(
-            f"Commit {graph.commit_ids[orphan]} is retained, and lakeFS does not know its parent "
-            f"{graph.orphans[orphan]!r}. What that kept is not known, and nothing is collected while that is so. "
-            f"{way_out([graph.commit_ids[orphan]])}"
+            f"Commit {graph.commit_ids[orphans[0]]} is retained, and lakeFS does not know its parent "
+            f"{graph.orphans[orphans[0]]!r}{others}. What that kept is not known, and nothing is collected while that "
+            f"is so. {way_out([graph.commit_ids[number] for number in orphans[:_WAYS_OUT]])}"
         )
     writer = PartWriter(config, folder, COMMITS_SCHEMA)
     metaranges = {number: graph.metarange_ids[number] for number in chosen}

@@ -57,14 +57,51 @@ def test_what_was_accepted_counts_for_later_marks_as_far_as_no_sweep_deleted_it(
     m2 = made("m2", 1, accepted=Amount(70, 70))
     swept(m2, deleted=20)
     assert accepted_before(made("none5", 1.1, stages=0), many) == Amount(50, 50)
+    swept(m2, deleted=20, already_gone=1)
+    assert accepted_before(made("none6", 1.15, stages=0), many) == NOTHING, "nobody knows how large that was"
+    swept(m2, deleted=20)
     m2.mark.store.write(f"{m2.mark.folder}/sweeps/2/plan.json", b"{}")
-    assert accepted_before(made("none6", 1.2, stages=0), many) == NOTHING, "a sweep broke off"
+    assert accepted_before(made("none7", 1.2, stages=0), many) == NOTHING, "a sweep broke off"
 
 
-def swept(mark: MarkContext, *, deleted: int, because: str | None = None) -> None:
-    """A first sweep of a mark that is over, by its report."""
+@pytest.mark.parametrize("only", ["drill:20260101T000000", "unified:x"])
+def test_a_word_for_a_drill_or_for_the_list_of_another_tool_counts_for_that_alone(made: Made, only: str) -> None:
+    swept(made("m1", 0), deleted=2, because="just these", only=only)
+    assert accepted_before(made("none", 0.1, stages=0), Amount(1_000, 1_000)) == NOTHING
+
+
+def test_nothing_counts_as_accepted_after_the_sweep_of_an_older_mark_or_under_a_report_that_was_replaced(
+    made: Made,
+) -> None:
+    m1, many = made("m1", 0), Amount(1_000, 1_000)
+    m2 = made("m2", 1, accepted=Amount(70, 70))
+    assert accepted_before(made("none", 1.1, stages=0), many) == Amount(70, 70)
+    for odd in ({"finished_at": 1.0}, {"finished_at": 1.0, "outcomes": {}}, {"outcomes": {}, "guards": None}):
+        m2.mark.store.write(f"{m2.mark.folder}/sweeps/1/report.json", encode(odd))
+        assert accepted_before(made(f"none{len(str(odd))}", 1.2, stages=0), many) == NOTHING
+    m2.mark.store.delete_many([f"{m2.mark.folder}/sweeps/1/report.json"])
+    swept(m1, deleted=70, at=m2.header.started_at + 60)
+    assert accepted_before(made("none2", 1.3, stages=0), many) == NOTHING, "it deleted what m2 had found"
+
+
+def swept(
+    mark: MarkContext,
+    *,
+    deleted: int,
+    already_gone: int = 0,
+    because: str | None = None,
+    only: str | None = None,
+    at: float = 1.0,
+) -> None:
+    """A first sweep of a mark that is over at a moment, by its report."""
     guards = [{"name": "shrink", "accepted_because": "x"}, {"name": "blast-radius", "accepted_because": because}]
-    report = {"outcomes": {"deleted": deleted}, "bytes_deleted": deleted, "guards": guards, "finished_at": 1.0}
+    report = {
+        "outcomes": {"deleted": deleted, "already_gone": already_gone},
+        "bytes_deleted": deleted,
+        "guards": guards,
+        "finished_at": at,
+        "only": only,
+    }
     mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/report.json", encode(report))
 
 
