@@ -167,7 +167,8 @@ class _Sweep:
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         if not self.call.dry_run:
-            lakefs_report.prepare(self.context)
+            if not isinstance(self.only, Chosen):  # lakeFS is told of no drill
+                lakefs_report.prepare(self.context)
             self.waves.conditions = conditions_of(self.context)
         while True:
             attempt = self.record.next_attempt()
