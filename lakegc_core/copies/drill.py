@@ -77,8 +77,9 @@ def way_of(context: MarkContext) -> tuple[str, str | None]:
     if facts and not facts.problem and max(1, wanted - may_lack(wanted)) <= facts.objects <= wanted:
         return BACKUP, facts.place
     name = f"{context.header.repository} {context.header.mark_id}"
+    trouble = f" The backup of this mark does not help: {facts.problem}." if facts and facts.problem else ""
     raise SettingsError(
-        f"Nothing is known to bring back what is deleted in {context.data.root}, and nothing was deleted. Set "
+        f"Nothing is known to bring back what is deleted in {context.data.root}, and nothing was deleted.{trouble} Set "
         "`quarantine: 7d` in lakegc.yaml, or turn on versioning or soft delete in the store (the key must be able to "
         f"see it), or back the mark up: lakegc backup {name} DEST."
     )

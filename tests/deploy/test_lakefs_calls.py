@@ -71,6 +71,7 @@ def calls_of(client: LakeFSClient) -> dict[str, Callable[[], Any]]:
         "repositories": lambda: list(client.repositories()),
         **{name: lambda name=name: getattr(client, name)("lake") for name in ("repository", "gc_rules", "dump")},
         **{name: lambda name=name: list(getattr(client, name)("lake")) for name in ("branches", "tags")},
+        "odd_objects": lambda: list(client.odd_objects(*ref, ["\N{REPLACEMENT CHARACTER}"], "")[0]),
         "prepare_commits": lambda: client.prepare_commits("lake"),
         "prepare_uncommitted": lambda: client.prepare_uncommitted("lake"),
         "commit": lambda: client.commit("lake", head),

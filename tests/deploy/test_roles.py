@@ -21,6 +21,7 @@ from lakegc_core.doctor.examine import examine
 from lakegc_core.doctor.finding import Finding, Level
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
+from lakegc_core.marks.quarantine import record_of
 from lakegc_core.marks.retire import retire
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ListingFacts
@@ -154,7 +155,10 @@ def test_a_mark_its_sweep_with_quarantine_conditions_canaries_and_a_budget_a_res
     assert counted(second) == {"deleted": 2} and shop.data() == kept
     back = restore(shop.spark, shop.at(mark, shop.role("restore")))
     assert counted(back) == {"copied": 1, "missing": 2} and len(shop.data() & garbage) == 1
-    retirer = shop.role("retire")
+    retirer, record = shop.role("retire"), record_of(mark, "m1")
+    assert record is not None
+    until(lambda: time() > record.until, "the quarantine is over", 60)
+    shop.mark(shop.role("mark"), "m2")  # which tells what is live again
     until(lambda: retire(shop.at(mark, retirer), dry_run=True).quarantine.emptied, "the quarantine is over", 60)
     with pytest.raises(StoreError, match="retire-fails"):
         retire(shop.at(mark, sweeper))
