@@ -228,7 +228,12 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
     if own.report.get("statement") != found.statement:
         found.differs.append(f"{where} has digest {found.statement}, the report names {own.report.get('statement')}")
     journal = _good_journal(spark, own, stated["outcomes"], found)
-    again = statement(own.mark, own.plan, own.report, outcomes_of(journal, tree_of(spark, journal, "outcome")))
+    outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
+    try:
+        again = statement(own.mark, own.plan, own.report, outcomes)
+    except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
+        found.differs.append(f"{where} cannot be computed again: the report or the plan has another form than lakegc's")
+        return
     # Where the mark or the plan does not read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
     found.differs += _differing(stated, again, () if own.unread_before else without)

@@ -22,10 +22,7 @@ _PAGE = 1000  # keys of a page of a list, of one delete, and of a page of lakeFS
 _READINGS = 1.6  # of each part of a mark, on average
 _THOUSAND = 1000  # requests, for which stores state their prices
 _HEADS_SAMPLED, _RANGES_SAMPLED = 5, 5  # at most, to find the paths that are read before and after a sweep
-_CANARIES_READ, _CANARIES_ASKED = (
-    11,
-    24,
-)  # of a sweep: reads, and calls of lakeFS, for canaries beside the paths that are read
+_CANARIES_READ, _CANARIES_ASKED = 11, 24  # of a sweep: reads, and calls of lakeFS, beside those for paths
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,8 @@ def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Req
     pages = expired.pages_asked + 8 * (commits.branches // _PAGE) + 3 * (commits.tags // _PAGE) + 2 * staged.pages
     return Requests(
         lists=14 + 2 * marks,
-        reads=70 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
-        writes=31 + 4 * garbage + 2 * staged_parts,
+        reads=84 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
+        writes=33 + 4 * garbage + 2 * staged_parts,
         deletes=garbage + expired.expired.objects // _PAGE,
         lakefs=31 + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
     )

@@ -36,7 +36,10 @@ def test_verbs_take_the_uri_of_a_repository(desk: Desk, verb: str, capsys: pytes
 
 
 _OF_A_REPOSITORY = [
-    *((verb, []) for verb in ("mark", "run", "marks", "history", "retire", "report", "du", "whatif", "doctor")),
+    *(
+        (verb, [])
+        for verb in ("mark", "run", "marks", "history", "retire", "report", "du", "whatif", "doctor", "drill")
+    ),
     *((verb, ["m1"]) for verb in ("review", "sweep", "verify")),
     *((verb, ["m1", "/place"]) for verb in ("backup", "restore")),
     ("explain", ["lakefs://lake/main/path"]),

@@ -59,10 +59,14 @@ LATER = {("young_until",), ("first_since",), ("canaries",)}  # for people alone;
 EVERY = [(kind, path) for kind in KINDS for path in keys_of(written(kind)) if path not in LATER]
 
 
+NEIGHBOURS: dict[str, Any] = written(ExpiredFacts)["neighbours"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
     unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
+    unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": NEIGHBOURS | {"known": []}}
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
         said = {"commits_ignored": [], "commits_odd": None}
@@ -77,7 +81,8 @@ def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     back = {"mark_id": "m1", "sweep": 1, "objects": 2, "bytes": 20}
     came = {"came_back": {"objects": 2, "bytes": 20}, "came_back_examples": ["data/a"], "taken_back": [back]}
     found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2} | came
-    found["prices"] = {"heads": 2500.5, "pages": 80.0}
+    found |= {"prices": {"heads": 2500.5, "pages": 80.0}, "accepted": {"objects": 4, "bytes": 40}}
+    found["neighbours"] = NEIGHBOURS | {"known": ["far"]}
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
         if len(path) > 1:

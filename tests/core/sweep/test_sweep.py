@@ -57,7 +57,7 @@ def test_a_mark_whose_stages_are_not_all_finished_is_not_swept(tmp_path: Path) -
 
 def test_what_a_guard_refuses_is_not_deleted_and_leaves_no_plan(swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = SimpleNamespace(stops=True, name="blast-radius", description="too much")
-    monkeypatch.setattr(sweep, "judge", lambda *_: [refusing])
+    monkeypatch.setattr(sweep, "judge", lambda *_, **__: [refusing])
     with pytest.raises(RefusedError, match=r"Nothing was deleted\.\n  blast-radius: too much"):
         swept.sweep()
     assert swept.left() == GARBAGE and folders(swept) == set() and swept.looks == 0
@@ -74,13 +74,13 @@ def test_a_dry_run_goes_past_guards_that_can_be_accepted_and_names_them_and_past
     swept: Swept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soft = SimpleNamespace(stops=True, name="blast-radius", description="too much")
-    monkeypatch.setattr(sweep, "judge", lambda *_: [soft])
+    monkeypatch.setattr(sweep, "judge", lambda *_, **__: [soft])
     found = swept_report(swept.spark, swept.context, dry_run=True)
     assert found.planned == 3 and found.refused_by == {"blast-radius": "too much"}
     assert found.refusal.startswith("A sweep of mark m1 of lake is refused until")
     assert found.refusal.endswith("\n  blast-radius: too much")
     hard = SimpleNamespace(stops=True, name="completeness", description="too little")
-    monkeypatch.setattr(sweep, "judge", lambda *_: [soft, hard])
+    monkeypatch.setattr(sweep, "judge", lambda *_, **__: [soft, hard])
     with pytest.raises(RefusedError, match="completeness: too little"):
         swept_report(swept.spark, swept.context, dry_run=True)
     assert swept.left() == GARBAGE

@@ -34,6 +34,7 @@ NOT_THE_MARKS = {
     "sweep": "says who may ask for a sweep",
     "backup": "no mark says anything of it: lakegc.yaml alone counts, at the sweep",
     "backup_to": "where copies go",
+    "drill_within": "as `backup`",
     "quarantine": "about copies: lakegc.yaml alone counts, at the sweep",
     "budget": "how much goes at once, not what",
     "rings": "how much goes before paths are read, not what",
