@@ -22,6 +22,7 @@ from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
 from tests.support.lake import NO_SPARK, NOW, lake
+from tests.support.marks import dataset
 from tests.support.swept import GARBAGE, Swept
 
 if TYPE_CHECKING:
@@ -167,6 +168,21 @@ def test_deletes_that_fail_count_towards_no_ring_until_ten_shares_have_not_fille
     told = every.rings_told()
     assert (found, told["passed"], told["count"]) == (sent, passed, 2)
     assert not every.is_over and told["stopped_at"] is None, "what cannot be deleted keeps nothing else"
+
+
+def test_what_other_sweeps_had_deleted_before_the_plan_fills_no_ring_of_a_sweep_that_is_taken_up(
+    spark: SparkSession, bench: Bench
+) -> None:
+    planned, before = [f"data/planned/{number}" for number in range(1_200)], [f"data/gone/{each}" for each in range(50)]
+    row = {"size": 1, "last_modified": NOW, "etag": None, "since": NOW}
+    plan = dataset(bench.context, "plan", PLAN_SCHEMA, [row | {"address": each} for each in planned])
+    told = [(each, "deleted") for each in planned[:5]] + [(each, "already_gone") for each in before]
+    outcomes = spark.createDataFrame(told, "address string, outcome string")
+    record: Any = SimpleNamespace(planned=lambda: plan, outcomes=lambda: outcomes, folder="sweeps/1")
+    taken_up = waves.Waves(spark, bench.context, record, None, Spinning(bench.context), resumed=True)
+    bench.patch.setattr(waves, "shares_of", lambda context: [0.001])
+    rings = taken_up._of_first_plan(Plan(plan, SimpleNamespace(), None, Canaries(bench.context)))
+    assert (rings.bounds, taken_up._went, rings.number(taken_up._went)) == ((10,), 5, 1)
 
 
 def test_a_plan_is_deleted_wave_by_wave_with_a_glance_before_each(bench: Bench) -> None:
