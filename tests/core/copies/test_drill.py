@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,12 +16,13 @@ from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copying
 from lakegc_core.copies import undo
 from lakegc_core.copies.drill import Wanted, finish
-from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalStore
 from lakegc_core.sweep.authorize import judge
 from lakegc_core.views.drills import drill_screen, failed_drill
 from lakegc_core.views.history import history_of, history_screen
@@ -142,6 +143,23 @@ def test_a_drill_that_is_killed_is_ended_by_the_next_one_and_nothing_is_emptied_
         assert report["sweep"] is None and drills.last_drill(mark) is None, "it counts for nothing"
     else:
         assert report["passed"] and outcomes(report) == {"back": 3}
+
+
+def test_a_drill_takes_other_objects_than_those_that_do_not_read(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As garbage in an archive class, or under a customer's key."""
+    archived, download = min(DEAD), LocalStore.download
+
+    def refusing(store: LocalStore, key: str, file: IO[bytes]) -> None:
+        if key == archived:
+            raise StoreError("InvalidObjectState")
+        download(store, key, file)
+
+    monkeypatch.setattr(LocalStore, "download", refusing)
+    report = pipeline.drill(fast, mark)
+    assert {each["address"] for each in report["objects"]} == DEAD.keys() - {archived}
+    assert report["passed"] and outcomes(report) == {"back": 2} and lying(mark) == DEAD
 
 
 def test_where_nothing_is_known_to_bring_it_back_nothing_is_deleted_unless_there_is_a_backup(
