@@ -11,6 +11,7 @@ import pytest
 
 from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import STAGES, Stage
+from lakegc_core.policy.retention import HOLD
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, nothing_unknown, read_unknown
@@ -113,6 +114,8 @@ def test_what_the_mark_passed_over_is_tried_again_by_each_look_and_passed_over_o
 ) -> None:
     with path_world(spark, tmp_path) as world:
         lost = world.ranges[-1]
+        world.repo.upload("main", "000/new", b"new")
+        sharing = world.repo.commit("main", "another one that holds the lost range")
         rows = [{"references": 1, "count": row["count"], "range_id": row["range_id"]} for row in world.ranges]
         ranges = [row | {"read_in": "" if row["range_id"] == lost["range_id"] else "m2"} for row in rows]
         mark = world.lake.begin("lake", "m2")
@@ -129,9 +132,11 @@ def test_what_the_mark_passed_over_is_tried_again_by_each_look_and_passed_over_o
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0
         with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
             reads.read(spark, mark, retained, by_holds=False)
-        another = [*world.commits, world.commits[0] | {"commit_id": "another", "kept_by": "rules"}]
-        with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
-            reads.read(spark, ignoring, dataset(mark, "more", COMMITS_SCHEMA, another), by_holds=False)
+        for kept_by in ("rules", f"{HOLD}:commit:another"):
+            another = world.commits[0] | {"commit_id": "x", "metarange_id": sharing.meta_range_id, "kept_by": kept_by}
+            retained_now = dataset(mark, f"more-{kept_by[:4]}", COMMITS_SCHEMA, [*world.commits, another])
+            with pytest.raises(ObjectNotFoundError, match=f"Range {lost['range_id']}"):
+                reads.read(spark, ignoring, retained_now, by_holds=kept_by != "rules")
         file.write_bytes(whole)
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == lost["count"], "it is there again"
         assert reads.read(spark, ignoring, retained, by_holds=False).rows == 0, "and read once"
