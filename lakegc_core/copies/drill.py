@@ -144,14 +144,21 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
     """Bring back what a drill deleted that was killed, and end it. Returns the report; `sweep` is None if it had
     deleted nothing."""
     began = time.monotonic()
+    way_out = drills.by_hand(context, made.name)
     try:
         opened = open_mark(context, made.mark_id, retired_too=True, any_version=True)
-    except (MarkError, RefusedError) as error:
-        raise MarkError(f"{error} {drills.by_hand(context, made.name)}") from None
+    except RefusedError as error:  # the repository was created anew
+        raise RefusedError(f"{error} {way_out}") from None
+    except MarkError as error:
+        raise MarkError(f"{error} {way_out}") from None
     with opened.lease("drill"):
-        if _sweep_of(opened, made)[0] is None:
-            return drills.close(context, made.name, _nothing_deleted(made, "it was killed before it deleted anything"))
-        return _end(spark, opened, made, began)
+        try:
+            if _sweep_of(opened, made)[0] is None:
+                why = "it was killed before it deleted anything"
+                return drills.close(context, made.name, _nothing_deleted(made, why))
+            return _end(spark, opened, made, began)
+        except MarkError as error:  # of another version, perhaps
+            raise MarkError(f"{error} {way_out}") from None
 
 
 def chosen_by(made: Drill) -> Chosen:

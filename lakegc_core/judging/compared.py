@@ -11,7 +11,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import over_at, report_of, sweeps_of, without_drills
+from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of, without_drills
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -68,7 +68,7 @@ def _accepted_left(mark: MarkArtifacts) -> Amount:
     """What was accepted of a mark's garbage, without what its sweeps deleted."""
     facts = mark.facts(ExpiredFacts)
     left, gone = facts.accepted, NOTHING
-    for number in sweeps_of(mark.store, mark.folder):
+    for number in _that_may_have_deleted(mark):
         report = report_of(mark.store, mark.folder, number)
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
@@ -86,8 +86,14 @@ def _another_was_swept_since(context: MarkContext, mark: MarkArtifacts) -> bool:
     return header is None or any(
         over_at(each.store, each.folder, number) >= header.started_at
         for each in others
-        for number in sweeps_of(each.store, each.folder)
+        for number in _that_may_have_deleted(each)
     )
+
+
+def _that_may_have_deleted(mark: MarkArtifacts) -> list[int]:
+    """The sweeps of a mark that had a plan: one whose look failed leaves a folder, too."""
+    told = {number: files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder)}
+    return [number for number, names in told.items() if not names.isdisjoint({"plan.json", "report.json"})]
 
 
 def staged_lost(

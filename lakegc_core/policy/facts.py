@@ -184,7 +184,7 @@ class NeighbourFacts(_Whole):
     named: tuple[tuple[str, str], ...]  # some of these, with the reason
     within: float  # seconds
     addresses: int  # which they refer to here
-    known: tuple[str, ...] = ()  # names of those whose mark, this time or before they were out of sight, refers here
+    known: tuple[str, ...] | None = None  # names of those whose mark, now or before it was out of sight, refers here
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,12 @@ def with_remembered(
     before = previous_mark(context) if found.unread else None
     if before is None:
         return found
-    known = found.unread & {*before.facts(ExpiredFacts).neighbours.known}
+    told = before.facts(ExpiredFacts).neighbours.known  # None: by a mark from before there was this fact
+    known = found.unread if told is None else found.unread & {*told}
     lost = [each.name for each in not_ignored([Sighting(name) for name in known], context.settings.neighbours)]
     if not lost:
         return found
-    found = replace(found, facts=replace(found.facts, known=tuple(sorted({*found.facts.known, *lost}))))
+    found = replace(found, facts=replace(found.facts, known=tuple(sorted({*(found.facts.known or ()), *lost}))))
     rows = before.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS).frame(spark).distinct()
     if found.keys.rows:
         rows = rows.join(many(found.keys.frame(spark)), "address", "left_anti")

@@ -131,7 +131,7 @@ class Waves:
             self._read_again(near, number)
             if self.gone or not is_done:
                 return False
-            self._count_share(number)
+            self._count_share(number, rings)
             self._passed = rings.number(self._went) - 1 if rest else number - (self._went == went)
             if rest and self._passed == number:
                 self.context.say(
@@ -139,12 +139,13 @@ class Waves:
                 )
         return True
 
-    def _count_share(self, number: int) -> None:
-        """Count a share of a ring. After the last that a ring may have, what stayed of it counts as if it had gone."""
+    def _count_share(self, number: int, rings: Rings) -> None:
+        """Count a share of a ring. After the last that a ring may have, so much of what stayed counts as gone as fills
+        this ring, and no other."""
         ring, shares = self._shares
         self._shares = (number, shares + 1 if ring == number else 1)
-        if self._shares[1] >= _MOST_SHARES:
-            self._stay, self._shares = 0, (0, 0)
+        if self._shares[1] >= _MOST_SHARES and number < rings.count:
+            self._stay, self._shares = self._gone_before + self.objects - rings.bounds[number - 1], (0, 0)
 
     def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[Near]:
         """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""

@@ -80,6 +80,9 @@ def test_nothing_counts_as_accepted_after_the_sweep_of_an_older_mark_or_under_a_
         m2.mark.store.write(f"{m2.mark.folder}/sweeps/1/report.json", encode(odd))
         assert accepted_before(made(f"none{len(str(odd))}", 1.2, stages=0), many) == NOTHING
     m2.mark.store.delete_many([f"{m2.mark.folder}/sweeps/1/report.json"])
+    for mark in (m1, m2):
+        mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/attempt-1/look/x", b"of a look that failed")
+    assert accepted_before(made("none1", 1.25, stages=0), many) == Amount(70, 70), "no plan, no delete"
     swept(m1, deleted=70, at=m2.header.started_at + 60)
     assert accepted_before(made("none2", 1.3, stages=0), many) == NOTHING, "it deleted what m2 had found"
 

@@ -66,7 +66,7 @@ NEIGHBOURS: dict[str, Any] = written(ExpiredFacts)["neighbours"]
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
     unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
-    unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": NEIGHBOURS | {"known": []}}
+    unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": NEIGHBOURS | {"known": None}}
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
         said = {"commits_ignored": [], "commits_odd": None}

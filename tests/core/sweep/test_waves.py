@@ -140,16 +140,17 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize(
-    ("fails", "sent", "passed"),
+    ("fails", "shares", "sent", "passed"),
     [
-        (lambda rows: 0, [10, 2_990], 2),
-        (lambda rows: rows // 2, [10, 5, 2, 1, 2_982], 2),
-        (lambda rows: rows, [10] * 10 + [2_900], 1),
+        (lambda rows: 0, [0.001], [10, 2_990], 2),
+        (lambda rows: rows // 2, [0.001], [10, 5, 2, 1, 2_982], 2),
+        (lambda rows: rows, [0.001], [10] * 10 + [2_900], 1),
+        (lambda rows: rows, [0.001, 0.01], [10] * 10 + [20] * 10 + [2_700], 2),
     ],
-    ids=["none", "half", "all"],
+    ids=["none", "half", "all", "all of two rings"],
 )
 def test_deletes_that_fail_count_towards_no_ring_until_ten_shares_have_not_filled_it(
-    bench: Bench, fails: Callable[[int], int], sent: list[int], passed: int
+    bench: Bench, fails: Callable[[int], int], shares: list[float], sent: list[int], passed: int
 ) -> None:
     found: list[int] = []
 
@@ -160,13 +161,13 @@ def test_deletes_that_fail_count_towards_no_ring_until_ten_shares_have_not_fille
     with bench.patch.context() as patch:
         patch.setattr(waves, "Glance", Glances())
         patch.setattr(waves, "run_wave", run_wave)
-        patch.setattr(waves, "shares_of", lambda context: [0.001])
+        patch.setattr(waves, "shares_of", lambda context: shares)
         patch.setattr(waves.Waves, "_near", lambda *_: [])
         plan = Plan(bench.objects(1_500), SimpleNamespace(began_at=NOW.timestamp()), None, Canaries(bench.context))
         every = bench.waves()
         assert every.delete(plan, 1)
     told = every.rings_told()
-    assert (found, told["passed"], told["count"]) == (sent, passed, 2)
+    assert (found, told["passed"], told["count"]) == (sent, passed, len(shares) + 1)
     assert not every.is_over and told["stopped_at"] is None, "what cannot be deleted keeps nothing else"
 
 
