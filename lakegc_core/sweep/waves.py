@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST_SHARES = 10
-"""Shares of one ring that do not fill it: then what fails counts too, or it would keep back all that can be deleted."""
+"""Shares of one ring that do not fill it: then it counts as full, or what fails would keep back all other garbage."""
 
 
 @dataclass
