@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 def freed_by(record: Json) -> Json:
-    """The record of a retired mark in a line: what the mark found, and what was deleted by it."""
+    """The record of a retired mark in a line: what the mark found, and what was deleted by its sweeps, drills apart."""
     facts = record["stages"].get(Stage.EXPIRED_ADDRESSES, {}).get("facts", {})
     expired, since = facts.get("expired", {}), facts.get("first_since")
-    reports = record["sweeps"].values()
+    swept = [report for report in record["sweeps"].values() if not is_drill(report)]
     return {
         "mark_id": record["mark_id"],
         "started_at": instant(record["header"]["started_at"]) if record["header"] else None,
@@ -31,9 +31,9 @@ def freed_by(record: Json) -> Json:
         "expired": expired.get("objects", 0),
         "expired_bytes": expired.get("bytes", 0),
         "garbage_since": None if since is None else instant(since),
-        "sweeps": sum(not is_drill(report) for report in reports),
-        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in reports),
-        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in reports),
+        "sweeps": len(swept),
+        "deleted": sum(report.get("outcomes", {}).get(Outcome.DELETED, 0) for report in swept),
+        "bytes_deleted": sum(report.get("bytes_deleted", 0) for report in swept),
         "backup": (record["backup"] or {}).get("place"),
     }
 

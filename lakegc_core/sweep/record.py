@@ -245,6 +245,11 @@ class SweepRecord:
         self._write_once("plan.json", sealed(record))
         self.is_begun = True
 
+    def check_open(self) -> None:
+        """RefusedError if another collector closed this sweep meanwhile."""
+        if report_of(self._store, self._context.mark.folder, self.number) is not None:
+            raise self._by_another("report.json")
+
     def close(self, report: Mapping[str, Any]) -> None:
         """Write the report: the sweep is over."""
         self._write_once("report.json", report)
@@ -257,10 +262,13 @@ class SweepRecord:
         try:
             self._store.write(f"{self.folder}/{name}", encode(value), if_absent=True)
         except PreconditionFailedError:
-            raise RefusedError(
-                f"{self.folder}/{name} was written by somebody else meanwhile: another collector sweeps mark "
-                f"{self._context.header.mark_id}. Let it finish."
-            ) from None
+            raise self._by_another(name) from None
+
+    def _by_another(self, name: str) -> RefusedError:
+        return RefusedError(
+            f"{self.folder}/{name} was written by somebody else meanwhile: another collector sweeps mark "
+            f"{self._context.header.mark_id}. Let it finish."
+        )
 
     def outcomes(self) -> DataFrame:
         """The journal of this sweep: every outcome of every attempt since its plan was sealed."""

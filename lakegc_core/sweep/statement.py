@@ -42,6 +42,7 @@ def close_with_statement(
 ) -> str:
     """Write the statement of a sweep, and close the sweep with this report, which names it. Returns its digest."""
     said = _statement_of(spark, context, record, report)
+    record.check_open()  # the statement of whoever closed it is the one that its report names
     # One of a call that died before its report stood counts for nothing, and is written anew.
     context.mark.store.write(f"{record.folder}/{STATEMENT}", encode(said))
     digest_of_it: str = said["digest"]

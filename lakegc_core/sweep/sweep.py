@@ -147,19 +147,17 @@ class _Sweep:
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
     def run(self) -> SweepResult:
+        listed: DataFrame | None = None  # by another tool's mark
         if self.record.is_begun:
+            self._check_same_list()
             self._tell_lakefs()
             self._leave_restored()
-        candidates = (
-            self.record.left() if self.record.is_begun else self.record.unfinished(self._expired.frame(self.spark))
-        )
-        listed: DataFrame | None = None  # by another tool's mark
-        if self.only is not None:
-            if self.record.is_begun:
-                self._check_same_list(self.only)
-            elif isinstance(self.only, Chosen):
+            candidates = self.record.left()
+        else:
+            candidates = self.record.unfinished(self._expired.frame(self.spark))
+            if isinstance(self.only, Chosen):
                 candidates = self.only.among(candidates)
-            else:
+            elif self.only is not None:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
                 candidates = candidates.join(many(listed), "address", "left_semi")
         is_whole = self.only is None and not self.record.may_have_deleted
@@ -224,8 +222,7 @@ class _Sweep:
 
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Seal the plan of an attempt, and publish it."""
-        if self.call.lease is not None:
-            self.call.lease.check()
+        self._check_alone()
         more = {
             "guards": [asdict(each) for each in self.call.verdicts],
             "look_began_at": plan.look.began_at,
@@ -241,14 +238,25 @@ class _Sweep:
         if not is_drill(self.record.plan()):
             lakefs_report.write(self.spark, self.context, self.record.planned())
 
-    def _check_same_list(self, only: OtherMark | Chosen) -> None:
-        """RefusedError if the sweep that broke off is not one of this list: it would delete what nobody meant now."""
-        if self.record.plan().get("only") != only.name:
-            raise RefusedError(
-                f"A sweep of mark {self.context.header.mark_id} broke off that was not one of {only.name}. Nothing "
-                f"more was deleted. Finish it first: lakegc sweep {self.context.header.repository} "
-                f"{self.context.header.mark_id}."
-            )
+    def _check_alone(self) -> None:
+        if self.call.lease is not None:
+            self.call.lease.check()
+
+    def _check_same_list(self) -> None:
+        """RefusedError if the sweep that broke off is one of another list than this call's: it would delete what nobody
+        meant now. A call without a list finishes any but a drill, whose objects are to come back."""
+        plan, only = self.record.plan(), self.only
+        if is_drill(plan) and not isinstance(only, Chosen):
+            what, finish = "is part of a drill", f"drill {self.context.header.repository}"
+        elif only is not None and plan.get("only") != only.name:
+            mark = f"{self.context.header.repository} {self.context.header.mark_id}"
+            what, finish = f"was not one of {only.name}", f"sweep {mark}"
+        else:
+            return
+        raise RefusedError(
+            f"A sweep of mark {self.context.header.mark_id} broke off that {what}. Nothing more was deleted. Finish it "
+            f"first: lakegc {finish}."
+        )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
         """Put outcomes of objects (address, size, outcome; at, if not now) on record. _AFTER, if given: of an event
@@ -259,6 +267,7 @@ class _Sweep:
         if _AFTER in told.columns:
             at = F.greatest(at, F.col(_AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
+        self._check_alone()
         self.record.journal.put("", rows, OUTCOMES_SCHEMA)
 
     @property
@@ -286,6 +295,7 @@ class _Sweep:
         unreadable = read_again(self.context, self.call.sample)
         self._check_deleted()
         totals = self.record.totals()
+        self._check_alone()  # who slept must change nothing of a sweep that another collector has closed
         result = self._result(totals.outcomes, totals.bytes_deleted, self.record.check_sums(totals), unreadable)
         result = replace(result, over_budget=totals.over_budget, delay=totals.delay, oldest=totals.oldest)
         result = replace(result, **kept(self.context, self.record.number, totals), **self._gone_by(totals))
@@ -303,6 +313,7 @@ class _Sweep:
             "taken_back": self.record.taken_back(),
             "unread": self.record.unread,
         }
+        self._check_alone()
         return replace(result, statement=close_with_statement(self.spark, self.context, self.record, report))
 
     def _check_deleted(self) -> None:

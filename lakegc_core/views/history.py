@@ -43,9 +43,11 @@ def history_of(
     that were swept since, newest first; and totals of what was deleted since. Without `judged`, no guard is asked, and
     nothing says what is refused or what waits: that takes many more requests where many marks stand. `most_retired`:
     records to read of retired marks, the newest; if there are more, the history begins with what was read."""
-    ids = retired_marks(context.workspace, context.home)
+    own = own_marks(context)
+    here = {mark["mark_id"] for mark in own}  # also of those whose retirement has begun and failed
+    ids = [each for each in retired_marks(context.workspace, context.home) if each not in here]
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own_marks(context)))
+        found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own))
         found += [each for each in pool.map(partial(_retired, context), ids[:most_retired]) if each is not None]
     _take_back(context, found)
     if len(ids) > len(ids[:most_retired]):

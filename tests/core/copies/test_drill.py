@@ -133,6 +133,9 @@ def test_a_drill_that_is_killed_is_ended_by_the_next_one_and_nothing_is_emptied_
     assert "is not over" in backup_guard(mark)
     with pytest.raises(RefusedError, match="Finish it first: lakegc drill lake"):
         pipeline.drill(fast, mark)
+    if moment == "after its deletes":
+        with pytest.raises(RefusedError, match=r"is part of a drill\..* Finish it first: lakegc drill lake"):
+            swept_report(fast, replace(open_mark(mark, "m1"), policy=replace(mark.policy, drill_within=None)))
 
     if moment == "before the restore":
         monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(days=8)).timestamp()))

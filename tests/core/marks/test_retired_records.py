@@ -31,11 +31,13 @@ def restore(context: MarkContext, name: str) -> None:
 
 def test_the_record_has_the_reports_of_sweeps_and_of_restores(context: MarkContext) -> None:
     report = b'{"outcomes": {"deleted": 3}, "bytes_deleted": 30}'
+    drill = b'{"outcomes": {"deleted": 2}, "bytes_deleted": 20, "only": "drill:1"}'
     context.mark.store.write(f"{context.mark.folder}/sweeps/1/report.json", report)
+    context.mark.store.write(f"{context.mark.folder}/sweeps/2/report.json", drill)
     restore(context, "20250331T120000000000")
     record = record_of("lake", context.mark)
     assert record["restores"] == {"20250331T120000000000": REPORT}
-    assert (freed_by(record)["deleted"], freed_by(record)["bytes_deleted"]) == (3, 30)
+    assert (freed_by(record)["deleted"], freed_by(record)["bytes_deleted"]) == (3, 30), "a drill frees nothing"
 
 
 def test_restores_of_a_retired_mark_are_added_to_its_record_which_reads_as_before(context: MarkContext) -> None:

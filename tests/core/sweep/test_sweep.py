@@ -8,15 +8,15 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from lakegc_core import pipeline
+from lakegc_core import clock, pipeline
 from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.names import STAGES
 from lakegc_core.policy import safety
 from lakegc_core.stages import swept_report
@@ -94,6 +94,24 @@ def test_a_sweep_deletes_its_plan_and_the_next_one_finds_nothing_left(swept: Swe
     said = sweep_screen(sweep_report(again))
     assert said.startswith("lake · mark m1 · nothing is left of this mark to sweep, ")
     assert "sweep 1" not in said and " 0 objects" not in said
+
+
+def test_a_collector_that_slept_after_its_deletes_changes_nothing_of_a_sweep_that_another_one_closed(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read_again, told = swept.lake.files("lake") / swept.context.mark.folder / "sweeps", sweep.read_again, {}
+
+    def sleeping(*given: Any) -> Any:
+        monkeypatch.setattr(sweep, "read_again", read_again)
+        close_sweep(swept.spark, open_mark(swept.lake.open("lake"), "m1"))
+        told.update({path: path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+        monkeypatch.setenv("LAKEGC_NOW", str(clock.now().timestamp() + 3600))
+        return read_again(*given)
+
+    monkeypatch.setattr(sweep, "read_again", sleeping)
+    with pytest.raises(RefusedError, match="The lease of this repository was lost"):
+        swept.sweep()
+    assert told and {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == told
 
 
 def test_what_was_lost_before_is_said_again_when_nothing_is_left_to_delete(swept: Swept) -> None:

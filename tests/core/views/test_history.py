@@ -16,7 +16,9 @@ from lakegc_core.config.settings import Price, Settings
 from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext, RepositoryContext
+from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.retire import retire
+from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
 from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines
 from lakegc_core.views.words import not_freed
@@ -118,6 +120,12 @@ def test_a_record_of_a_retired_mark_that_somebody_replaced_hides_no_other(world:
     found = {mark["mark_id"]: mark for mark in world.history()["marks"]}
     assert found["m00"]["state"] == "complete" and "not a JSON object" in found["m99"]["problem"]
     assert "m99" in history_screen([world.history()])
+
+
+def test_a_mark_whose_retirement_failed_after_its_record_was_written_counts_once(world: World) -> None:
+    mark = world.mark(0)
+    mark.mark.store.write(mark.mark.retired_key, encode(record_of("lake", mark.mark)))
+    assert [(each["mark_id"], each["state"]) for each in world.history()["marks"]] == [("m00", "complete")]
 
 
 def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_however_old(world: World) -> None:
