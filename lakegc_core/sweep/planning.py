@@ -267,8 +267,10 @@ class Planner:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
         not."""
         is_known, said = judgements.well_known(look.facts.neighbours)
-        if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
-            raise RefusedError(f"{said} Nothing more was deleted. {see('neighbours')}")
+        forgotten = judgements.forgotten(look.facts.neighbours, self.context.mark.facts(ExpiredFacts).neighbours)
+        stops = self.context.settings.neighbours.strict or forgotten
+        if not is_known and stops and NEIGHBOURS not in self.accepted:
+            raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
 
 
 def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:
