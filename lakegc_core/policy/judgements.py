@@ -302,26 +302,14 @@ def neighbours(evidence: Evidence) -> Finding:
     facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
     passed, description = well_known(facts)
     if not passed and neighbours_stop(evidence):
-        return False, f"{description}{forgotten(facts, evidence.expired.neighbours)} {_if_meant('neighbours')}"
+        return False, f"{description}{causes.forgotten(facts, evidence.expired.neighbours)} {_if_meant('neighbours')}"
     return passed, description
 
 
 def neighbours_stop(evidence: Evidence) -> bool:
     """True if a sweep must not go on without enough known of neighbours."""
     of_mark = evidence.expired.neighbours
-    return evidence.neighbours_strict or bool(forgotten(evidence.neighbours or of_mark, of_mark))
-
-
-def forgotten(facts: NeighbourFacts, of_mark: NeighbourFacts) -> str:
-    """A sentence on neighbours that have marks of which none reads, and of which the swept mark knew nothing either, as
-    after an upgrade of lakegc; "" if there are none."""
-    names = sorted({*facts.unread} - {*(of_mark.known or ())})
-    if not names:
-        return ""
-    return (
-        f" None of the marks of {names[0]} reads, and no mark here has noted what it imported: after an upgrade, mark "
-        f"all repositories before any is swept{f' ({len(names):,} are left)' if names[1:] else ''}."
-    )
+    return evidence.neighbours_strict or bool(causes.forgotten(evidence.neighbours or of_mark, of_mark))
 
 
 def well_known(facts: NeighbourFacts) -> Finding:

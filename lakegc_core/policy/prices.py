@@ -56,9 +56,9 @@ class Choice:
 
 
 def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int, budget: int) -> Choice:
-    """Choose the HEADs to make, `most` in all, of ranks that take less time so than AGAIN times by their pages, or whose
-    pages may be more than the `budget` of pages: these would wait for ever, and no HEAD be measured again. The lowest
-    ranks come first, as far as they can be done whole; the rest of `most` goes to the first that cannot.
+    """Choose the HEADs to make, `most` in all, of ranks that take less time so than AGAIN times by their pages, or
+    whose pages may be more than the `budget` of pages: these would wait for ever, and no HEAD be measured again. The
+    lowest ranks come first, as far as they can be done whole; the rest of `most` goes to the first that cannot.
 
     `needed`: HEADs, by rank; `pages`: how many pages the entries of a rank take at most.
     """
