@@ -52,7 +52,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
 
     shape = pa.schema([*rows.schema, FINDINGS_SCHEMA.field("since")])
     before, journal = previous_findings(context), sweeps.rescues(spark, context)
-    if before is None or began_to_read_at(before) <= journal.unread_until:
+    if before is None or _was_laxer(before, context) or began_to_read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(commits_read_at))
     found = in_series(before)
     carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
@@ -69,6 +69,12 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     )
     joined = rows.as_frame().join(many(frame), "address", "left")
     return Mapped(joined.withColumn("since", F.coalesce(F.least("before", now), now)).drop("before"), shape)
+
+
+def _was_laxer(before: MarkArtifacts, context: MarkContext) -> bool:
+    """True if a series of the mark before may have begun with an object that is young by this mark's minimum age."""
+    header = before.header()
+    return header is None or header.min_age < context.header.min_age
 
 
 @dataclass(frozen=True)

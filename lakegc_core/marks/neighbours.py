@@ -68,7 +68,7 @@ class Sighting:
     """The newest complete mark of a neighbour; "" if it has none. `marked_at`: when that was begun, unix seconds.
 
     `refers`: how many addresses outside its namespace it noted, by authority. `problem`: why a newer one, or any,
-    could not be read.
+    could not be read. `unread`: it has marks, and none reads.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Sighting:
     marked_at: float = 0.0
     refers: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+    unread: bool = False
 
 
 def neighbours_of(context: RepositoryContext) -> list[Neighbour]:
@@ -135,7 +136,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             # Whether one that does not read is newer only its id can tell.
             newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
-    return Sighting(neighbour.name, problem=next(iter(problems.values()), ""))
+    return Sighting(neighbour.name, problem=next(iter(problems.values()), ""), unread=bool(problems))
 
 
 def not_ignored(found: Iterable[Named], wanted: NeighbourSettings) -> list[Named]:
@@ -150,12 +151,10 @@ def what_is_known(
 
     `addresses`: the number of addresses here to which they refer, if that was read.
     """
-    told = [
-        (each.name, why)
-        for each in sorted(not_ignored(found, wanted), key=lambda each: each.name)
-        if (why := _unknown(each, wanted, now))
-    ]
-    return NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds(), addresses)
+    counted = sorted(not_ignored(found, wanted), key=lambda each: each.name)
+    told = [(each.name, why) for each in counted if (why := _unknown(each, wanted, now))]
+    facts = NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds(), addresses)
+    return replace(facts, unread=tuple(each.name for each in counted if each.unread))
 
 
 def unread(error: Exception) -> str:

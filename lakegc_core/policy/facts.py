@@ -2,8 +2,8 @@
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost` and `accepted`, without which a guard is stricter, and `known` of neighbours. Counts are of
-objects unless the name says otherwise; bytes are bytes; times are unix seconds.
+default, but `staged_lost` and `accepted`, without which a guard is stricter, and `known` and `unread` of neighbours.
+Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ class NeighbourFacts(_Whole):
     within: float  # seconds
     addresses: int  # which they refer to here
     known: tuple[str, ...] | None = None  # names of those whose mark, now or before it was out of sight, refers here
+    unread: tuple[str, ...] = ()  # names of those that have marks of which none reads
 
 
 @dataclass(frozen=True)

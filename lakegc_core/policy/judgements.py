@@ -301,9 +301,15 @@ def backup(evidence: Evidence) -> Finding:
 def neighbours(evidence: Evidence) -> Finding:
     facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
     passed, description = well_known(facts)
-    if not passed and evidence.neighbours_strict:
-        return False, f"{description} {_if_meant('neighbours')}"
+    if not passed and neighbours_stop(evidence):
+        return False, f"{description}{causes.forgotten(facts, evidence.expired.neighbours)} {_if_meant('neighbours')}"
     return passed, description
+
+
+def neighbours_stop(evidence: Evidence) -> bool:
+    """True if a sweep must not go on without enough known of neighbours."""
+    of_mark = evidence.expired.neighbours
+    return evidence.neighbours_strict or bool(causes.forgotten(evidence.neighbours or of_mark, of_mark))
 
 
 def well_known(facts: NeighbourFacts) -> Finding:

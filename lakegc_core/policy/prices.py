@@ -55,14 +55,15 @@ class Choice:
         return self.whole if self.part is None else (*self.whole, self.part)
 
 
-def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int) -> Choice:
-    """Choose the HEADs to make, `most` in all, of ranks that take less time so than AGAIN times by their pages. The
+def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, most: int, budget: int) -> Choice:
+    """Choose the HEADs to make, `most` in all, of ranks that take less time so than AGAIN times by their pages, or
+    whose pages may be more than the `budget` of pages: these would wait for ever, and no HEAD be measured again. The
     lowest ranks come first, as far as they can be done whole; the rest of `most` goes to the first that cannot.
 
     `needed`: HEADs, by rank; `pages`: how many pages the entries of a rank take at most.
     """
     again = AGAIN * prices.heads / prices.pages
-    worth = [rank for rank in sorted(needed) if needed[rank] < again * pages.get(rank, 0)]
+    worth = [rank for rank in sorted(needed) if pages.get(rank, 0) > min(budget, needed[rank] / again)]
     whole: list[int] = []
     for rank in worth:
         if needed[rank] <= most:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import CorruptFileError, LakegcError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, may_refer
 from lakegc_core.marks.layers import Layer, layers_of, of_all
@@ -75,9 +75,13 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
         keys += found
         # What could be read of a mark counts all the same: keeping more is safe.
         left = {name: sight(neighbours[name], now, seen[name].marked_at) for name in problems}
-        seen |= {name: replace(left[name], problem=problem) for name, problem in problems.items()}
+        seen |= {
+            name: replace(left[name], problem=problem, unread=not left[name].mark_id)
+            for name, problem in problems.items()
+        }
         if not left:
             break
+    seen |= {name: replace(seen[name], unread=True) for name in left}
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
@@ -108,7 +112,14 @@ def with_remembered(
     rows = before.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS).frame(spark).distinct()
     if found.keys.rows:
         rows = rows.join(many(found.keys.frame(spark)), "address", "left_anti")
-    keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
+    try:
+        keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        raise type(error)(
+            f"{error} It says what {', '.join(lost)} referred to here, of which no mark reads now. Mark them so that "
+            f"lakegc reads it, or name those that import nothing from here in lakegc.yaml: neighbours: "
+            f"{{ignore: [{lost[0]}]}}."
+        ) from None
     return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 
 

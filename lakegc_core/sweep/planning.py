@@ -22,7 +22,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
-from lakegc_core.policy import judgements
+from lakegc_core.policy import causes, judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.policy.xids import xid_times
@@ -267,8 +267,10 @@ class Planner:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
         not."""
         is_known, said = judgements.well_known(look.facts.neighbours)
-        if not is_known and self.context.settings.neighbours.strict and NEIGHBOURS not in self.accepted:
-            raise RefusedError(f"{said} Nothing more was deleted. {see('neighbours')}")
+        forgotten = causes.forgotten(look.facts.neighbours, self.context.mark.facts(ExpiredFacts).neighbours)
+        stops = self.context.settings.neighbours.strict or forgotten
+        if not is_known and stops and NEIGHBOURS not in self.accepted:
+            raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
 
 
 def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:

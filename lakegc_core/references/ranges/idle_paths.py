@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.metadata_files import MetadataFiles
@@ -83,7 +84,7 @@ class _Search:
 
     def _look(self, ranges: pa.Table, left: dict[str, int], seen: set[str], untold: set[str]) -> None:
         """Search the ranges of a metarange that can have a path of a glob in `left`, each range once. Takes globs that
-        match out of `left`, and moves those without ranges left to read to `untold`."""
+        match out of `left`, and moves to `untold` those without ranges left to read, or that a lost range may have."""
         for glob in self.globs:
             if glob not in left:
                 continue
@@ -96,8 +97,14 @@ class _Search:
                     break
                 left[glob] -= 1
                 seen.add(range_id)
-                for shown in self._shown(range_id, tuple(left)):
-                    del left[shown]
+                try:
+                    found = self._shown(range_id, tuple(left))
+                except (ObjectNotFoundError, CorruptFileError):  # lost: only ignored commits have it
+                    here = ranges.filter(pc.equal(ranges["range_id"], range_id))
+                    found = [each for each in left if pc.any(may_hold(here, fixed_prefix(each))).as_py()]
+                    untold |= {*found}
+                for each in found:
+                    del left[each]
                 if glob not in left:
                     break
 

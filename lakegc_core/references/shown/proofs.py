@@ -83,12 +83,13 @@ class Proven:
 @dataclass(frozen=True)
 class Proofs:
     """Proves by HEADs. `known`: what need not be asked for again; `alike`: ALIKE, of heads' ranges alone; `pages`: how
-    many pages the entries of a rank take at most."""
+    many pages the entries of a rank take at most; `budget`: of pages, for a mark."""
 
     entries: AlikeEntries
     known: Known
     alike: Dataset
     pages: Mapping[int, int]
+    budget: int
 
     def prove(self) -> Proven | None:
         """Make HEADs, where they cost less than pages. None: they, and what is remembered, cannot help."""
@@ -108,7 +109,7 @@ class Proofs:
         if self._is_promised:
             check_etags(self.context, self._listed.frame(self.spark).unionByName(self.candidates))
         needed = self._needed()
-        choice = choose(_by_rank(needed), self.pages, self.known.prices, self.known.heads)
+        choice = choose(_by_rank(needed), self.pages, self.known.prices, self.known.heads, self.budget)
         started = time.monotonic()
         asked, made, heads = self._heads(choice, needed)
         seconds = time.monotonic() - started

@@ -179,7 +179,7 @@ class _Search:
         pages = {row["rank"]: int(row["pages"]) for row in rows}
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
-        return Proofs(self.entries, self.known(), alike, pages).prove()
+        return Proofs(self.entries, self.known(), alike, pages, self._budget).prove()
 
     def _pages(self, places: DataFrame) -> dict[int, int]:
         """The number of requests that the places take on all branches, at most, by rank."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from lakegc_core.judging import since as findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.session import Few, Mapped
 from lakegc_core.store.base import connect
-from tests.support.lake import NOW, Lake
+from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import Marked, finish, marker, parts
 
 if TYPE_CHECKING:
@@ -66,6 +67,21 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
     assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "rescued before"}
     assert {name for name, at in since.items() if at == now.timestamp()} == {"young", "far", "staged", "rescued", "new"}
+
+
+@pytest.mark.parametrize(("longer_by", "carried"), [(1.0, False), (0.0, True), (-1.0, True)])
+def test_a_mark_with_a_longer_minimum_age_than_the_mark_before_carries_nothing_over(
+    marked: Marked, longer_by: float, carried: bool
+) -> None:
+    """The mark before may have begun a series with an upload that a client was still free to link."""
+    row = {"address": "a", "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": NOW}
+    finish(marked(1, len(STAGES) - 1), STAGES[-1], {"expired_addresses": (FINDINGS_SCHEMA, [row])})
+    second = marked(2, 0)
+    second = replace(second, header=replace(second.header, min_age=second.header.min_age + longer_by))
+    rows = Mapped(Few(NO_SPARK, lambda: iter([pa.RecordBatch.from_pylist([{"address": "a"}], ADDRESS)])), ADDRESS)
+    now = NOW + timedelta(days=2)
+    [batch] = findings.with_since(NO_SPARK, second, rows, now.timestamp()).here()
+    assert batch["since"].to_pylist() == [NOW if carried else now]
 
 
 def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,16 @@ def test_headers_that_do_not_read_are_a_problem_only_where_they_may_be_newer(qui
         file.write_bytes(b"{}")
         found = sight(far, AT)
         assert found.mark_id in ("f2", "f3")
-        assert bool(found.problem) == problem
+        assert bool(found.problem) == problem and not found.unread
+    (served.files("far") / HOME / "marks/f2/mark.json").write_bytes(b"{}")
+    found = sight(far, AT)
+    assert found.unread and not found.mark_id
+    assert (what_is_known([found], WEEK, AT).unread, what_is_known([Sighting("far")], WEEK, AT).unread) == (
+        ("far",),
+        (),
+    )
+    ignored = NeighbourSettings(ignore=("far",))
+    assert what_is_known([found], ignored, AT).unread == ()
 
 
 def test_places_that_cannot_be_reached_are_named(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -411,6 +411,20 @@ def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless
     assert guards.authorized(guards.evaluate(found, {"neighbours": "they are archives"}))
 
 
+def test_a_neighbour_of_which_no_mark_reads_stops_a_sweep_unless_the_mark_noted_what_it_imported() -> None:
+    """As after an upgrade that changes the form of marks."""
+    unread = UNKNOWN | {"within": 1.0, "unread": ["a", "b"]}
+    found = evidence(expired_addresses={"neighbours": unread})
+    said = refused("neighbours", found)
+    assert "None of the marks of a reads" in said and "(2 are left)" in said and "--accept neighbours" in said
+    assert guards.authorized(guards.evaluate(found, {"neighbours": "they import nothing"}))
+    noted = evidence(expired_addresses={"neighbours": unread | {"known": ["a", "b"]}})
+    assert guards.authorized(guards.evaluate(noted))
+    now = _known(UNKNOWN | {"within": 1.0})
+    assert guards.authorized(guards.evaluate(replace(found, neighbours=now))), "they were marked since"
+    assert not guards.authorized(guards.evaluate(replace(evidence(), neighbours=_known(unread))))
+
+
 def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:
     known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0, "addresses": 0}
     found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours=_known(known))

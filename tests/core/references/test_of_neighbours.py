@@ -12,7 +12,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import NeighbourSettings, RepositoryPolicy, ServerSettings, Settings
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import CorruptFileError, RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import begin_mark, open_mark, open_repository
@@ -74,6 +74,22 @@ def test_what_a_neighbour_was_known_to_refer_to_is_kept_while_its_marks_are_out_
         review = mark(quick, served, "lake", f"m{night}")
         found.append((kept(review), warning(review).passed))
     assert found == [(1, True), (1, False), (1, False), (0, False)]
+
+
+def test_where_what_was_noted_of_such_a_neighbour_is_damaged_the_mark_fails_and_names_the_way_out(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(served, garbage(served))
+    mark(quick, served, "far", "f1")
+    mark(quick, served, "lake", "m1")
+    (served.files("far") / HOME / "marks").rename(served.files("far") / "aside")
+    [part] = (served.files("lake") / HOME / "marks/m1/expired_addresses/neighbours").glob("*.parquet")
+    part.write_bytes(b"damaged")
+    monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 60))
+    with pytest.raises(CorruptFileError, match=r"what far referred to here.*ignore: \[far\]"):
+        mark(quick, served, "lake", "m2")
+    ignored = {"neighbours": NeighbourSettings(ignore=("far",))}
+    assert kept(mark(quick, served, "lake", "m3", **ignored)) == 0
 
 
 @pytest.mark.parametrize(

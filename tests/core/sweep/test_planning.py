@@ -124,16 +124,18 @@ class Neighbours:
     """A look that knows so much of other repositories."""
 
     unknown: int
+    unread: tuple[str, ...] = ()
 
     @property
     def facts(self) -> Any:
         named = (("far", "its newest mark does not read"),) * self.unknown
-        return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0))
+        return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0, unread=self.unread))
 
 
-def checked(look: Any, *, strict: bool, accepted: dict[str, str]) -> None:
+def checked(look: Any, *, strict: bool, accepted: dict[str, str], known: tuple[str, ...] = ()) -> None:
     settings = SimpleNamespace(neighbours=NeighbourSettings(strict=strict))
-    context: Any = SimpleNamespace(settings=settings)
+    of_mark = SimpleNamespace(neighbours=NeighbourFacts(3, 0, (), 1.0, 0, known))
+    context: Any = SimpleNamespace(settings=settings, mark=SimpleNamespace(facts=lambda kind: of_mark))
     Planner(NO_SPARK, context, None, None, accepted, resumed=False)._check_neighbours(look)  # type: ignore[arg-type]
 
 
@@ -143,6 +145,14 @@ def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() 
     checked(Neighbours(1), strict=True, accepted={"neighbours": "it is an archive"})
     checked(Neighbours(1), strict=False, accepted={})
     checked(Neighbours(0), strict=True, accepted={})
+
+
+def test_a_sweep_stops_where_no_mark_of_a_neighbour_reads_and_its_own_mark_noted_nothing_of_it() -> None:
+    look = Neighbours(1, unread=("far",))
+    with pytest.raises(RefusedError, match=r"None of the marks of far reads.*Nothing more was deleted"):
+        checked(look, strict=False, accepted={})
+    checked(look, strict=False, accepted={}, known=("far",))
+    checked(look, strict=False, accepted={"neighbours": "it imports nothing"})
 
 
 def test_a_plan_has_a_part_at_least_and_not_more_than_tasks_can_take() -> None:

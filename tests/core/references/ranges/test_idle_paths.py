@@ -32,3 +32,13 @@ def test_what_was_not_looked_through_to_the_end_is_not_called_idle(
     found = idle_paths.idle_paths(spark, world.context, ["**/nothing", "lgeal/**"])
     assert found.idle == idle
     assert set(found.untold) == {"**/nothing", "lgeal/**"} - set(idle)
+
+
+def test_of_a_hold_that_may_match_in_a_lost_range_nobody_can_tell(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark passes such a range over where only ignored commits have it."""
+    (world.lake.files("lake") / "_lakefs" / world.ranges[-1]["range_id"]).unlink()
+    monkeypatch.setattr(idle_paths, "run_tasks", lambda spark, items, task, width: list(task(items[0])))
+    found = idle_paths.idle_paths(spark, world.context, ["tables/3?", "tables/3*", "lgeal/**"])
+    assert (found.idle, found.untold) == (("lgeal/**",), ("tables/3*", "tables/3?"))

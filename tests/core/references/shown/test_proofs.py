@@ -355,7 +355,7 @@ def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_
         heads = replace(heads, entries=Dataset(ENTRIES_SCHEMA), outside=Dataset(ELSEWHERE_SCHEMA))
         entries = AlikeEntries(quick, context, heads, Dataset(PLANNED), out, Dataset(SIZES))
         known = Known(Dataset(PROOFS_SCHEMA), 0, GUESSED, is_mark=True)
-        found = proofs.Proofs(entries, known, alike, {})
+        found = proofs.Proofs(entries, known, alike, {}, 0)
         entry = {"address": "data/e", "size": 1, "rank": 1}
         candidate = {"address": "data/c", "size": 1, "rank": 1, "etag": "17", "is_candidate": True}
         rows = [
