@@ -67,7 +67,7 @@ INDEX_SCHEMA = pa.schema(
 )
 ADDRESSES_SCHEMA = pa.schema([ENTRIES_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
-_SCHEMAS = {
+SCHEMAS = {
     Stage.COMMITTED_ADDRESSES: ENTRIES_SCHEMA,
     INDEX: INDEX_SCHEMA,
     ELSEWHERE: ELSEWHERE_SCHEMA,
@@ -250,10 +250,10 @@ class RangeWriter:
 
     def datasets(self, results: Sequence[Json]) -> dict[str, Dataset]:
         """The datasets that the tasks have written, by their results."""
-        parts = parts_of(results, _SCHEMAS)
+        parts = parts_of(results, SCHEMAS)
         return {
             name: self.out.dataset("" if name == Stage.COMMITTED_ADDRESSES else name, parts[name], schema)
-            for name, schema in _SCHEMAS.items()
+            for name, schema in SCHEMAS.items()
         }
 
     def _writer(self, name: str, schema: pa.Schema, summarise: Summarise | None = None) -> PartWriter:
