@@ -43,6 +43,8 @@ AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
 """The ways in which a mark reads: all anew (clean), or only what may have changed since the mark before (incremental),
 if it can rest on that one; `auto`: incremental until it is time for a clean one."""
 
+_CHOICES = ["min_age", "safety", "protect_tags", "holds", "rules", "mode", "collect_unknown_names", "ignore_commits"]
+
 
 @dataclass(frozen=True)
 class Header:
@@ -80,16 +82,8 @@ class Header:
 
     def choices(self) -> dict[str, Any]:
         """The operator's choices: a mark is resumed only with the same ones."""
-        return {
-            "min_age": self.min_age,
-            "safety": self.safety,
-            "protect_tags": self.protect_tags,
-            "holds": list(self.holds),
-            "rules": self.rules,
-            "mode": self.mode,
-            "collect_unknown_names": self.collect_unknown_names,
-            "ignore_commits": list(self.ignore_commits),
-        }
+        values = {name: getattr(self, name) for name in _CHOICES}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True)

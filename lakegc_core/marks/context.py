@@ -216,23 +216,11 @@ def begin_mark(
     level = safety.level(safety_level or policy.safety or safety.FULL.name, throw_away=context.is_throw_away)
     age, grace = _ages(context, min_age, level)
     tags = next((said for said in (protect_tags, policy.protect_tags) if said is not None), True)
-    choices = _Choices(age, grace, level.name, rules, tags, mode)
-    return _with_header(context, context.artifacts(mark_id).begin(_header(context, mark_id, choices)))
+    header = _header(context, mark_id, age, grace=grace, safety=level.name, rules=rules, protect_tags=tags, mode=mode)
+    return _with_header(context, context.artifacts(mark_id).begin(header))
 
 
-@dataclass(frozen=True)
-class _Choices:
-    """The settings that a mark is begun with: its options, and the policy where they are left out."""
-
-    min_age: timedelta
-    grace_period: timedelta
-    safety: str
-    rules: str
-    protect_tags: bool
-    mode: str
-
-
-def _header(context: RepositoryContext, mark_id: str, choices: _Choices) -> Header:
+def _header(context: RepositoryContext, mark_id: str, age: timedelta, grace: timedelta, **choices: Any) -> Header:
     """The header of a mark that begins. One that stands under this id keeps its start."""
     policy, repository = context.policy, context.repository
     standing = context.artifacts(mark_id).header()
@@ -244,20 +232,17 @@ def _header(context: RepositoryContext, mark_id: str, choices: _Choices) -> Head
         storage_namespace=repository.storage_namespace,
         repository_created=repository.creation_date,
         started_at=started,
-        cutoff=started - choices.min_age.total_seconds(),
-        min_age=choices.min_age.total_seconds(),
-        grace_period=choices.grace_period.total_seconds(),
-        safety=choices.safety,
-        protect_tags=choices.protect_tags,
+        cutoff=started - age.total_seconds(),
+        min_age=age.total_seconds(),
+        grace_period=grace.total_seconds(),
         holds=policy.holds,
-        rules=choices.rules,
         server_version=server.version,
         blockstore_type=_blockstore_type(server, repository, context.namespace),
         block_prefix=block_prefix(context.client, repository.id),
         allow_list=ALLOW_LIST_VERSION,
-        mode=choices.mode,
         collect_unknown_names=policy.collect_unknown_names,
         ignore_commits=policy.ignore_commits,
+        **choices,
     )
 
 

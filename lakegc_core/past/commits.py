@@ -16,7 +16,6 @@ from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.known_walk import KnowingWalk, column_at, rows_at
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import PartWriter, part_results
 
 PASTS = "pasts"
 LOST_BRANCHES = "lost_branches"
@@ -105,10 +104,7 @@ class PastWalk(KnowingWalk):
         return sorted(lost.values(), key=lambda each: (-each["gone"], each["name"]))[:_MOST_LOST]
 
     def _write(self, dataset: str, schema: pa.Schema, rows: Sequence[Json]) -> Iterator[Json]:
-        writer = PartWriter(self.out.config, self.out.at(dataset), schema)
-        if rows:
-            writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-        yield from part_results(dataset, writer.close())
+        yield from self.out.results(dataset, pa.RecordBatch.from_pylist(list(rows), schema=schema), schema)
 
 
 def _past(known: Known, past: Past | None, lost: Mapping[int, Json]) -> Json:

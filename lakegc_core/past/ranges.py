@@ -18,7 +18,6 @@ from lakegc_core.past.commits import PAST
 from lakegc_core.references.ranges.protected import protected_rows
 from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_core.tables.dataset import DatasetFolder
-from lakegc_core.tables.parts import PartWriter, part_results
 
 CHOSEN_RANGES = "ranges"
 ORIGINS = "origins"
@@ -125,9 +124,6 @@ class Budget:
         table = table.sort_by([("moment", "descending"), ("range_id", "ascending")])
         before = pc.subtract(pc.cumulative_sum(table["count"]), table["count"])
         taken = table.filter(pc.less(before, self.entries))  # the first of all, however large: a mark gets on
-        writer = PartWriter(self.out.config, self.out.at(CHOSEN_RANGES), CHOSEN_RANGES_SCHEMA)
-        for each in taken.to_batches():
-            writer.write(each)
-        yield from part_results(CHOSEN_RANGES, writer.close())
+        yield from self.out.results(CHOSEN_RANGES, taken, CHOSEN_RANGES_SCHEMA)
         left = len(table) - len(taken)
         yield {"complete_after": table["moment"][len(taken)].as_py() if left else None}

@@ -19,7 +19,7 @@ from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
-from lakegc_core.tables.parts import Part, list_parts, read_part, write
+from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,6 +137,18 @@ class DatasetFolder:
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:
         """A dataset that was written here in these parts."""
         return Dataset(schema, tuple(Source(self.config, self.at(name), part, self.layer) for part in parts))
+
+    def writer(self, name: str, schema: pa.Schema, summarise: Summarise | None = None) -> PartWriter:
+        """Writes the parts of a dataset here, in a task."""
+        return PartWriter(self.config, self.at(name), schema, summarise)
+
+    def results(
+        self, name: str, rows: pa.RecordBatch | pa.Table, schema: pa.Schema, summarise: Summarise | None = None
+    ) -> Iterator[Json]:
+        """Write rows in a task, as parts of a dataset; yields the records of these for the driver."""
+        writer = self.writer(name, schema, summarise)
+        writer.write(rows)
+        yield from part_results(name, writer.close())
 
     def listed(self, schema: pa.Schema) -> Dataset:
         """The parts that lie in this folder now: in a journal each counts as soon as it is there, see `list_parts`."""

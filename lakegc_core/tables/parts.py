@@ -75,12 +75,16 @@ class PartWriter:
         self._rows = 0
         self._sums: dict[str, int] = {}
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch; its columns are taken by name and cast to the dataset's schema."""
-        if batch.num_rows == 0:
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows; their columns are taken by name and cast to the dataset's schema."""
+        if isinstance(rows, pa.Table):
+            for batch in rows.to_batches():
+                self.write(batch)
             return
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
+        if rows.num_rows == 0:
+            return
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
         if self._waiting_rows >= _ROWS_PER_GROUP:
             self._flush()
         if self._rows >= _ROWS_PER_PART:
@@ -140,8 +144,7 @@ def write(
         for batch in batches:
             table = pa.Table.from_batches([batch])
             for name, share in (split(table) if split else {only: table}).items():
-                for piece in share.to_batches():
-                    writers[name].write(piece)
+                writers[name].write(share)
         for name, writer in writers.items():
             yield from part_results(name, writer.close())
 

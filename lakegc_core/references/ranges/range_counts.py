@@ -75,18 +75,7 @@ _COUNTED = pa.schema(
         pa.field("read_in", pa.string()),
     ]
 )
-_JUDGED = pa.schema(
-    [
-        pa.field("range_id", pa.string(), nullable=False),
-        pa.field("references", pa.int64(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("most", pa.int64(), nullable=False),
-        pa.field("min_key", pa.binary(), nullable=True),
-        pa.field("max_key", pa.binary(), nullable=True),
-        pa.field("read_in", pa.string(), nullable=True),
-        pa.field("verdict", pa.string(), nullable=False),
-    ]
-)
+_JUDGED = pa.schema([*list(_COUNTED)[2:], pa.field("verdict", pa.string(), nullable=False)])  # no KIND, no HASH
 
 
 def read_changes(

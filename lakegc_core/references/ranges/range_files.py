@@ -25,9 +25,9 @@ from lakegc_core.policy.facts import ReadFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, read_in
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.tables.dataset import Dataset, DatasetFolder, Summarise
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import part_results, parts_of
 
 METARANGES = "metaranges"
 CHECKSUMS = "checksums"
@@ -67,7 +67,7 @@ INDEX_SCHEMA = pa.schema(
 )
 ADDRESSES_SCHEMA = pa.schema([ENTRIES_SCHEMA.field("address"), INDEX_SCHEMA.field("hash")])
 
-_SCHEMAS = {
+SCHEMAS = {
     Stage.COMMITTED_ADDRESSES: ENTRIES_SCHEMA,
     INDEX: INDEX_SCHEMA,
     ELSEWHERE: ELSEWHERE_SCHEMA,
@@ -206,10 +206,10 @@ class RangeWriter:
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read each range of the batches, and write the addresses that it protects. CorruptFileError if metaranges
         disagree on a range."""
-        addresses = self._writer("", ENTRIES_SCHEMA)
-        index = self._writer(INDEX, INDEX_SCHEMA)
-        elsewhere = self._writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
-        ranges = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
+        addresses = self.out.writer("", ENTRIES_SCHEMA)
+        index = self.out.writer(INDEX, INDEX_SCHEMA)
+        elsewhere = self.out.writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
+        ranges = self.out.writer(RANGES, RANGES_SCHEMA, sum_ranges)
         for batch in batches:
             wanted = batch.to_pylist()
             for each in wanted:
@@ -221,8 +221,7 @@ class RangeWriter:
                 for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     addresses.write(rows)
                     index.write(_indexed(rows))
-                for rows in elsewhere_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
-                    elsewhere.write(rows)
+                elsewhere.write(elsewhere_rows(self.reader.namespace, read_ids, counts, entries))
             own = {name: batch.column(name) for name in ("range_id", "references", "count")}
             own["read_in"] = read_in(own["range_id"], lost, self.mark_id)
             ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
@@ -232,7 +231,7 @@ class RangeWriter:
 
     def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """Read ranges (range_id, count) that nothing refers to any more, and write the addresses in them."""
-        writer = self._writer(DROPPED, ADDRESSES_SCHEMA)
+        writer = self.out.writer(DROPPED, ADDRESSES_SCHEMA)
         for batch in batches:
             wanted = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
             for read_ids, entries, counts in self.reader.entries(wanted):
@@ -243,21 +242,15 @@ class RangeWriter:
 
     def held_still(self, rows: pa.Table) -> Iterator[Json]:
         """Write rows of ranges (RANGES_SCHEMA) that have not changed and need not be read."""
-        writer = self._writer(RANGES, RANGES_SCHEMA, sum_ranges)
-        for batch in rows.to_batches():
-            writer.write(batch)
-        yield from part_results(RANGES, writer.close())
+        yield from self.out.results(RANGES, rows, RANGES_SCHEMA, sum_ranges)
 
     def datasets(self, results: Sequence[Json]) -> dict[str, Dataset]:
         """The datasets that the tasks have written, by their results."""
-        parts = parts_of(results, _SCHEMAS)
+        parts = parts_of(results, SCHEMAS)
         return {
             name: self.out.dataset("" if name == Stage.COMMITTED_ADDRESSES else name, parts[name], schema)
-            for name, schema in _SCHEMAS.items()
+            for name, schema in SCHEMAS.items()
         }
-
-    def _writer(self, name: str, schema: pa.Schema, summarise: Summarise | None = None) -> PartWriter:
-        return PartWriter(self.out.config, self.out.at(name), schema, summarise)
 
 
 def by_reading(rows: pa.RecordBatch) -> np.ndarray:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommittedFacts, ReadFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
@@ -20,12 +19,12 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
     CHECKSUMS_SCHEMA,
-    INDEX,
-    INDEX_SCHEMA,
+    DROPPED,
     METARANGES,
     METARANGES_SCHEMA,
     RANGES,
     RANGES_SCHEMA,
+    SCHEMAS,
     check_metaranges,
     reading,
     split_metaranges,
@@ -41,13 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_SCHEMAS = {
-    CHECKSUMS: CHECKSUMS_SCHEMA,
-    RANGES: RANGES_SCHEMA,
-    Stage.COMMITTED_ADDRESSES: ENTRIES_SCHEMA,
-    INDEX: INDEX_SCHEMA,
-    ELSEWHERE: ELSEWHERE_SCHEMA,
-}
+_SCHEMAS = {CHECKSUMS: CHECKSUMS_SCHEMA} | {name: each for name, each in SCHEMAS.items() if name != DROPPED}
 
 
 @dataclass
