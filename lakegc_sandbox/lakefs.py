@@ -115,9 +115,9 @@ class Sandbox:
             inside = key.removeprefix(str(self.root)) if key.startswith(f"{self.root}/") else key
             return FolderFiles(self.root), inside.lstrip("/")
         for repository in self.repositories.values():
-            prefix = repository.place.namespace_slash
-            if address.startswith(prefix):
-                return repository.files, unquote(address.removeprefix(prefix).partition("?")[0])
+            for prefix in (repository.place.namespace_slash, repository.place.qualify("")):
+                if address.startswith(prefix):
+                    return repository.files, unquote(address.removeprefix(prefix).partition("?")[0])
         if self.blockstore == "s3" and urlsplit(address).scheme == "s3":
             bucket = self.root / address.removeprefix("s3://").partition("/")[0]
             if bucket.is_dir():

@@ -11,6 +11,7 @@ from lakegc_core.marks.elsewhere import may_refer
 from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight_all, what_is_known
 from lakegc_core.policy.judgements import well_known
 from lakegc_core.policy.namespace import Namespace, overlapping
+from lakegc_core.references.staged import lists_branches
 
 _NAMED = 5
 
@@ -19,7 +20,7 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
     """Repositories in the same place, by lakeFS's list; and those that may refer here, by their newest marks."""
     neighbours = neighbours_of(context)
     places = ((each.name, each.namespace) for each in neighbours)
-    found = list(shared(context.repository.id, context.namespace, places))
+    found = [*shared(context.repository.id, context.namespace, places), *_spelling(context.namespace)]
     wanted, now = context.settings.neighbours, clock.now().timestamp()
     seen = list(sight_all(neighbours, now).values())
     passed, sentence = well_known(what_is_known(seen, wanted, now))
@@ -47,6 +48,18 @@ def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -
             f"{_some(touching)}.",
             "The data of one looks like garbage in the other. The guard `namespace` stops every sweep.",
             "Move one of them to a namespace of its own. Until then neither can be collected.",
+        )
+
+
+def _spelling(namespace: Namespace) -> Iterator[Finding]:
+    if lists_branches(namespace) and not namespace.is_local:
+        yield Finding(
+            "namespace-spelling",
+            Level.WARNING,
+            f"lakeFS spells the namespace {namespace.uri} as {namespace.spelled} in the addresses that it gives out.",
+            "So lakeFS does not know these as its own: its list of what is staged leaves linked uploads out, and it "
+            "links an address at any later time. Marks and looks list every branch instead.",
+            "See that clients link their uploads within the minimum age.",
         )
 
 

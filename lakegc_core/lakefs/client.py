@@ -36,6 +36,7 @@ from lakegc_core.lakefs.models import (
     StagedPage,
     Task,
 )
+from lakegc_core.lakefs.staged_tokens import next_token
 from lakegc_core.lakefs.tasks import wait_for
 
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
@@ -227,9 +228,9 @@ class LakeFSClient:
                 if locations and location.rstrip("/") != locations[0].rstrip("/"):
                     raise asked.odd(f"page {pages} was written to {location}, not to {locations[0]}")
                 locations.append(location)
-            token = page.continuation_token
-            if not token:
+            if not page.continuation_token:
                 return StagedDump(run_id=run_id, locations=tuple(locations), pages=pages)
+            token = next_token(page.continuation_token, tokens)
             if token in tokens:
                 raise asked.odd(f"page {pages} continues at a token that was used before")
             tokens.add(token)

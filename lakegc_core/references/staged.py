@@ -1,10 +1,11 @@
 """uncommitted_addresses: every address that lakeFS says is staged on any branch, in one complete dump.
 
-On blockstore `local` the server's dump forgets staged objects that were linked or staged by address, so that there
-every branch is also listed through the object API, and every address it shows is protected.
+The server's dump forgets what was linked or staged by an address that it gives out in another spelling than the
+namespace's: on blockstore `local`, and where a namespace is not in lakeFS's own spelling. There every branch is also
+listed through the object API, and every address it shows is protected (`lists_branches`).
 
-The dump leaves out what is staged under an address outside of the namespace. On `local` the listings show it; on other
-stores it is known only once it is committed.
+The dump leaves out what is staged under an address outside of the namespace. Where branches are listed, the listings
+show it; elsewhere it is known only once it is committed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespace
-from lakegc_core.policy.places import have
+from lakegc_core.policy.places import ODD_PATH, have, place_of
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
@@ -54,7 +55,7 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
-    listed, elsewhere = _list_branches(context, folder) if context.namespace.is_local else ([], [])
+    listed, elsewhere = _list_branches(context, folder) if lists_branches(context.namespace) else ([], [])
     facts = StagedFacts(
         began_at=started,
         run_id=dump.run_id,
@@ -66,6 +67,19 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
         elsewhere=authorities(elsewhere),
     )
     return StageOutput({Stage.UNCOMMITTED_ADDRESSES: [*parts, *listed], ELSEWHERE: elsewhere}, facts)
+
+
+def lists_branches(namespace: Namespace) -> bool:
+    """True where the dump forgets linked uploads, so that branches are listed.
+
+    lakeFS knows an upload as its own only if the address that it gave out begins with the text of the namespace. If
+    not, it takes a link for one to somewhere else: it looks at no time limit, and leaves the entry out of the dump.
+    """
+    return namespace.is_local or f"{namespace.spelled}/" != _with_slash(namespace.uri)
+
+
+def _with_slash(uri: str) -> str:
+    return uri if uri.endswith("/") else f"{uri}/"
 
 
 def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
@@ -139,18 +153,26 @@ def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[
     client, repository = context.client, context.header.repository
     for branch in client.branches(repository):
         for page in objects_of(client, repository, branch.name):
-            shown = [stats.physical_address for stats in page]
-            writer.write(protect_listed(context.namespace, shown))
+            writer.write(protect_listed(context.namespace, [stats.physical_address for stats in page]))
             table = pa.table(
                 {
-                    "address": pa.array(shown, pa.string()),
-                    "address_type": pa.array([ADDRESS_FULL] * len(shown), pa.int8()),
+                    "address": pa.array([stats.physical_address for stats in page], pa.string()),
+                    "address_type": pa.array([ADDRESS_FULL] * len(page), pa.int8()),
                     "size": pa.array([stats.size_bytes for stats in page], pa.int64()),
                 }
             )
-            for rows in elsewhere_rows(context.namespace, [""], [len(shown)], table).to_batches():
+            table = table.filter(pc.invert(_own(context.namespace, table["address"])))
+            for rows in elsewhere_rows(context.namespace, [""], [table.num_rows], table).to_batches():
                 elsewhere.write(rows)
     return writer.close(), elsewhere.close()
+
+
+def _own(namespace: Namespace, shown: pa.ChunkedArray) -> pa.ChunkedArray:
+    """True for each shown address that surely lies in the namespace, in lakeFS's spelling. None on `local`."""
+    start = f"{namespace.spelled}/"
+    if namespace.is_local or place_of(f"{start}_") != place_of(f"{_with_slash(namespace.uri)}_"):
+        return pc.equal(shown, "")
+    return pc.and_not(pc.starts_with(shown, start), pc.match_substring_regex(shown, ODD_PATH))
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
@@ -177,8 +199,8 @@ def protect_dumped(namespace: Namespace, addresses: pa.Array) -> Iterator[pa.Rec
     yield protected(namespace, addresses, ADDRESS_RELATIVE)
     if have(addresses, b"%", b"?"):
         written = addresses.filter(pc.match_substring_regex(addresses, "[%?]"))
-        root = namespace.uri if namespace.uri.endswith("/") else f"{namespace.uri}/"
-        rows = protected(namespace, pc.binary_join_element_wise(root, written, ""), ADDRESS_FULL)
+        named = pc.binary_join_element_wise(_with_slash(namespace.uri), written, "")
+        rows = protected(namespace, named, ADDRESS_FULL)
         yield rows.set_column(1, STAGED_SCHEMA.field("exact"), pa.repeat(pa.scalar(False), rows.num_rows))
 
 

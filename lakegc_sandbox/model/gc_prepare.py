@@ -10,6 +10,7 @@ import base64
 import binascii
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from lakegc_sandbox.model.repository import Repository
 
 DAY_NS = 86_400 * 10**9
 ROW_GROUP_ROWS = 100_000
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, in paths as Python's `surrogateescape` has them."""
 
 _UNCOMMITTED_SCHEMA = pa.schema(
     [
@@ -77,6 +80,7 @@ def prepare_uncommitted(repository: Repository, token: str | None, limits: PageL
             branch, path = following
             mark = {"branch": branch, "path": path, "run_id": run_id, "key": ""}
             text = json.dumps(mark, separators=(",", ":"), ensure_ascii=False)
+            text = _NOT_UTF8.sub(r"\\ufffd", text)  # as Go's JSON has such bytes: the path is another one
             answer["continuation_token"] = base64.b64encode(text.encode()).decode()
         return answer
 
@@ -118,10 +122,11 @@ def _scan(repository: Repository, branch: str, path: str, limits: PageLimits) ->
                 limits.scanning(branch, path)
             except ScanError:  # the server takes it for the end of the branch
                 return
+        rows = repository.uncommitted(branch) if branch in repository.refs.branches else []
         ahead = (
             (staged, entry)
-            for staged, change, entry in (repository.uncommitted(branch) if branch in repository.refs.branches else ())
-            if change != "removed" and staged >= path
+            for staged, change, entry in sorted(rows, key=lambda row: _bytes(row[0]))
+            if change != "removed" and _bytes(staged) >= _bytes(path)
         )
         found = next(ahead, None)
         if found is None:
@@ -131,6 +136,10 @@ def _scan(repository: Repository, branch: str, path: str, limits: PageLimits) ->
             yield from ahead
             return
         path = f"{found[0]}\0"
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _dumped_address(repository: Repository, entry: Entry) -> str | None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from threading import RLock
 
 from lakegc_core.errors import ObjectNotFoundError
+from lakegc_core.policy.places import parse
 from lakegc_sandbox.files.files import Files
 from lakegc_sandbox.files.graveler_writer import FULL, RANGE_MAX_SIZE, RANGE_MODULUS, RELATIVE, Entry
 from lakegc_sandbox.files.names import Names
@@ -71,9 +72,13 @@ class Place:
         return self.namespace if self.namespace.endswith("/") else self.namespace + "/"
 
     def qualify(self, key: str) -> str:
-        """The address lakeFS shows for a key of this namespace."""
+        """The address lakeFS shows for a key of this namespace, in its own spelling of the namespace."""
         if self.local_base is None:
-            return self.namespace_slash + key
+            url = parse(self.namespace)
+            if url is None:
+                raise SandboxError(400, f"namespace {self.namespace} is no URL")
+            scheme = "https" if url.scheme == "http" else url.scheme
+            return f"{scheme}://{f'{url.host}{url.raw}'.strip('/')}/{key}"
         return f"local://{self.local_base}/{self.namespace_slash.removeprefix('local://')}{key}"
 
 

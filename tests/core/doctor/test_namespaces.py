@@ -8,8 +8,10 @@ import pytest
 
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.doctor.finding import Level
+from lakegc_core.doctor.namespaces import _spelling
 from lakegc_core.marks.context import begin_mark, open_repository
 from lakegc_core.names import STAGES
+from lakegc_core.policy.namespace import Namespace
 from tests.core.doctor.conftest import Patient, worst
 from tests.support.marks import finish
 
@@ -60,3 +62,9 @@ def test_a_repository_that_may_refer_here_is_named(on_s3: Patient) -> None:
     assert finding.level is Level.NOTE and finding.what.startswith("far refer")
     mark_by_hand(on_s3, "lake")
     assert {each.name for each in on_s3.examine().findings} == {"slashes-folded", "referring"}
+
+
+def test_a_namespace_that_lakefs_spells_otherwise_is_a_warning() -> None:
+    (finding,) = _spelling(Namespace("s3://lake/team%20a"))
+    assert finding.level is Level.WARNING and "s3://lake/team a " in finding.what
+    assert [*_spelling(Namespace("s3://lake/team")), *_spelling(Namespace("local://lake"))] == []

@@ -5,6 +5,7 @@ How it asks, and asks again, is in `test_http.py`; what a real server answers in
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -325,9 +326,14 @@ def test_t44_a_read_only_repository_is_refused_cleanly_by_both_prepares(server: 
 PLACE = "s3://b/ns/_lakefs/retention/gc/uncommitted/run1/uncommitted/"
 
 
-def staged(run: str = "run1", location: str = "", token: str | None = None) -> Say:
+def staged(run: str = "run1", location: str = "", branch: str | None = None) -> Say:
+    """A page. `branch`: where the next one begins; "" for an empty token, None for none."""
     answer = {"run_id": run, "gc_uncommitted_location": location}
-    return Say(201, answer if token is None else answer | {"continuation_token": token})
+    return Say(201, answer if branch is None else answer | {"continuation_token": branch and token(branch)})
+
+
+def token(branch: str) -> str:
+    return base64.b64encode(json.dumps({"branch": branch, "path": "", "run_id": "", "key": ""}).encode()).decode()
 
 
 def on_staged(server: Scripted, script: Script) -> None:
@@ -340,19 +346,19 @@ def sent_tokens(server: Scripted) -> list[str | None]:
 
 def test_t12_every_page_counts_and_every_location_is_remembered(server: Scripted) -> None:
     pages = [
-        staged(location=PLACE, token="t1"),
-        staged(token="t2"),
-        staged(location=PLACE, token="t3"),
+        staged(location=PLACE, branch="t1"),
+        staged(branch="t2"),
+        staged(location=PLACE, branch="t3"),
         staged(),
     ]
     on_staged(server, pages)
     dump = server.client.prepare_uncommitted("repo")
     assert dump == StagedDump("run1", (PLACE, PLACE), 4)
     assert dump.location == PLACE
-    assert sent_tokens(server) == [None, "t1", "t2", "t3"]
+    assert sent_tokens(server) == [None, token("t1"), token("t2"), token("t3")]
 
 
-@pytest.mark.parametrize("last", [staged(), staged(token=""), staged(location="")])
+@pytest.mark.parametrize("last", [staged(), staged(branch=""), staged(location="")])
 def test_nothing_staged_anywhere_is_a_dump_without_location(server: Scripted, last: Say) -> None:
     on_staged(server, last)
     dump = server.client.prepare_uncommitted("repo")
@@ -372,7 +378,7 @@ def test_t47_pages_of_two_runs_are_begun_anew(server: Scripted) -> None:
     whole = [staged("run3", PLACE, "t9"), staged("run3")]
     on_staged(server, mixed + whole)
     assert server.client.prepare_uncommitted("repo") == StagedDump("run3", (PLACE,), 2)
-    assert sent_tokens(server) == [None, "t1", None, "t9"]
+    assert sent_tokens(server) == [None, token("t1"), None, token("t9")]
 
 
 def test_t47_runs_that_keep_mixing_are_incomplete_after_three_restarts(server: Scripted) -> None:
@@ -395,19 +401,19 @@ def test_a_repository_that_is_not_there_is_told_after_three_restarts(server: Scr
 
 
 def test_a_page_whose_answer_is_lost_is_asked_for_again_within_its_run(server: Scripted) -> None:
-    on_staged(server, [staged(location=PLACE, token="t1"), Say(drop=True), refused(503), staged()])
+    on_staged(server, [staged(location=PLACE, branch="t1"), Say(drop=True), refused(503), staged()])
     assert server.client.prepare_uncommitted("repo") == StagedDump("run1", (PLACE,), 2)
-    assert sent_tokens(server) == [None, "t1", "t1", "t1"]
+    assert sent_tokens(server) == [None, token("t1"), token("t1"), token("t1")]
 
 
 def test_a_token_that_comes_back_is_an_error(server: Scripted) -> None:
-    on_staged(server, staged(location=PLACE, token="t1"))
+    on_staged(server, staged(location=PLACE, branch="t1"))
     with pytest.raises(ServerError, match="token that was used before"):
         server.client.prepare_uncommitted("repo")
 
 
 def test_pages_written_to_different_folders_are_an_error(server: Scripted) -> None:
-    on_staged(server, [staged(location=PLACE, token="t1"), staged(location=PLACE.replace("run1", "run2"))])
+    on_staged(server, [staged(location=PLACE, branch="t1"), staged(location=PLACE.replace("run1", "run2"))])
     with pytest.raises(ServerError, match="was written to"):
         server.client.prepare_uncommitted("repo")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from lakegc_core.references.staged import (
     _files,
     _no_files,
     dump_staged,
+    lists_branches,
     objects_of,
     protect_dumped,
     protect_listed,
@@ -155,6 +157,48 @@ def test_every_reading_of_a_listed_address_is_protected_and_none_outside_the_nam
 
 
 # --- branches, where every one is listed ---
+
+
+@pytest.mark.parametrize(
+    "namespace", ["s3://bucket/team%20a", "s3://x@bucket/ns", "s3://bucket/ns?a", "S3://bucket/ns"]
+)
+def test_a_link_in_a_namespace_that_lakefs_spells_otherwise_is_staged_although_no_dump_names_it(
+    tmp_path: Path, namespace: str
+) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake", "s3://bucket/lake")
+        repository.place = replace(repository.place, namespace=namespace)
+        address = repository.physical_address("main")
+        repository.put(address, b"linked")
+        repository.stage("main", "a", address, size=6, checksum="0" * 32)
+        assert served.client.prepare_uncommitted("lake").locations == ()
+        context = replace(served.begin("lake", "m1"), namespace=Namespace(namespace))
+        found = dump_staged(NO_SPARK, context, "listed")
+        rows = [
+            row["address"]
+            for part in found.datasets[Stage.UNCOMMITTED_ADDRESSES]
+            for batch in read_part(context.workspace, "listed", part)
+            for row in batch.to_pylist()
+        ]
+        assert address.partition("/data/")[2] in {row.removeprefix("data/") for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "listed"),
+    [
+        ("s3://bucket/ns", False),
+        ("s3://bucket", False),
+        ("s3://bucket/", False),
+        ("gs://bucket/team a/", False),
+        ("https://account.blob.core.windows.net/c/ns", False),
+        ("http://account.blob.core.windows.net/c/ns", True),
+        ("s3://bucket/ns//", True),
+        ("gs://bucket/team%20a", True),
+        ("local://ns", True),
+    ],
+)
+def test_branches_are_listed_where_lakefs_gives_out_addresses_in_another_spelling(namespace: str, listed: bool) -> None:
+    assert lists_branches(Namespace(namespace)) is listed
 
 
 def test_a_branch_that_is_deleted_meanwhile_shows_nothing_more(tmp_path: Path) -> None:
