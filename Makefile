@@ -11,6 +11,10 @@ PYTEST := $(BIN)/python -m pytest
 STORED := --config-settings=--build-option=--compression=stored
 # Three files side by side: with two, two cores idle a third of the time.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
+# Where the marker stands; for a conftest.py its folder. Each worker of pytest takes seconds to read all other files.
+SAFETY = $(shell grep -rl --include='test_*.py' --include=conftest.py 'mark\.safety' tests | sed 's,/conftest.py$$,,')
+# Images of Python set it. Each process of the tests, and each worker of pytest, would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-safety test-slow search test-ui test-soak test-golden test-spark ui bench bench-big size docs lint format lock clean
@@ -39,7 +43,7 @@ test-slow: $(STAMP)  ## the tests that take minutes each
 	$(PYTEST) -m "slow and not ui and not soak" $(TOGETHER)
 
 test-safety: $(STAMP)  ## of the slow tests those that guard against loss of data; CI runs these
-	$(PYTEST) -m safety $(TOGETHER)
+	$(PYTEST) -m safety $(TOGETHER) $(SAFETY)
 
 search: $(STAMP)  ## look for new trouble with random seeds (LAKEGC_SEARCH_MINUTES=30); what it finds: build/search
 	@$(BIN)/python -m tests.support.search
