@@ -8,12 +8,11 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
 from lakegc_core.cli.opening import complete_mark, opened, own_mark, spark_of
-from lakegc_core.cli.options import STDOUT, show
+from lakegc_core.cli.options import STDOUT, addresses_file, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.spark.session import clear_errors
@@ -33,6 +32,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError(
             "With --against, --addresses FILE needs --csv: each line says who names the object, and why."
         )
+    lines = addresses_file(options)
     repository = opened(options, reporter)
     context = complete_mark(repository, own_mark(repository, options.mark_id))
     other = find_other_mark(context, options.against)
@@ -41,10 +41,10 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
         if options.addresses == STDOUT:
             _write(spark, context, other, sys.stdout.buffer)
             return 0
-        if options.addresses:
-            with Path(options.addresses).open("wb") as out:
+        if lines:
+            with lines.open("wb") as out:
                 count = _write(spark, context, other, out)
-            reporter.say(f"{count:,} objects that only one of both would delete are in {options.addresses}")
+            reporter.say(f"{count:,} objects that only one of both would delete are in {lines}")
         found = compare(spark, context, other).as_json()
     show(options, found, answers.against_screen(found))
     return 0

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core import clock, pipeline
@@ -15,7 +14,7 @@ from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
-from lakegc_core.cli.options import STDOUT, page_file, show, write_page
+from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
 from lakegc_core.marks import layers
@@ -132,14 +131,14 @@ def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError("`--addresses -` and --json both write to stdout. Name a file for the addresses.")
     if options.against:
         return review_against(options, reporter)
-    file = page_file(options)
+    file, lines = page_file(options), addresses_file(options)
     repository = opened(options, reporter)
     context = open_mark(repository, own_mark(repository, options.mark_id))
     review = pipeline.review(context)
-    if options.addresses and not on_stdout:
-        with Path(options.addresses).open("wb") as out:
+    if lines:
+        with lines.open("wb") as out:
             count = _write_addresses(options, context, out, reporter)
-        reporter.say(f"{count:,} addresses written to {options.addresses}")
+        reporter.say(f"{count:,} addresses written to {lines}")
     if file:
         write_page(file, pipeline.page_of(context, review.report), reporter)
     if on_stdout:

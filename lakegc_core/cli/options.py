@@ -122,11 +122,20 @@ def show(options: argparse.Namespace, value: Any, screen: str) -> None:
 
 def page_file(options: argparse.Namespace) -> Path | None:
     """The file in which --html wants its page. SettingsError before any work if there is no such folder."""
-    if not options.html:
-        return None
-    file = Path(options.html)
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise SettingsError(f"--html {file}: name a file in a folder that exists.")
+    return _file_to_write("--html", options.html) if options.html else None
+
+
+def addresses_file(options: argparse.Namespace) -> Path | None:
+    """The file in which --addresses wants its lines; None without one, and for stdout. SettingsError as of --html."""
+    return _file_to_write("--addresses", options.addresses) if options.addresses not in (None, STDOUT) else None
+
+
+def _file_to_write(name: str, given: str) -> Path:
+    file = Path(given)
+    if file.is_dir():
+        raise SettingsError(f"{name} {file} is a folder; name a file in it.")
+    if not file.absolute().parent.is_dir():
+        raise SettingsError(f"{name} {file}: name a file in a folder that exists.")
     return file
 
 

@@ -318,7 +318,10 @@ def well_known(facts: NeighbourFacts) -> Finding:
     if not count:
         return True, "No other repository is on this lakeFS."
     if not unknown:
-        return True, f"The other {count:,} repositories of this lakeFS are known: each was marked within {within}."
+        return True, (
+            f"The other {count:,} repositories of this lakeFS are known: "
+            f"each was marked within {within}, or lakegc.yaml says that it need not be."
+        )
     shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
     more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
     example = facts.named[0][0]

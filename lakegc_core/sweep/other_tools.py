@@ -68,7 +68,8 @@ def find_other_mark(context: RepositoryContext, mark_id: str) -> OtherMark:
     """The files of another tool's mark. MarkError if there are none."""
     found = parse_other_mark(mark_id)
     if found is None:
-        raise SettingsError(f"{mark_id!r} is a mark of lakegc's own.")
+        kinds = ", ".join(f"{each}:ID" for each in FOLDERS)
+        raise SettingsError(f"{mark_id!r} names no list of lakeFS's own collector: those are {kinds}.")
     kind, name = found
     folder, ending = FOLDERS[kind].format(name), ".csv" if kind == "reports" else ".parquet"
     files = [

@@ -64,11 +64,12 @@ def test_what_does_not_go_together_is_said_before_any_work(desk: Desk, capsys: p
         (["unified:x", "--addresses", "list"], "needs --csv"),
         (["unified:x", "--html", "page.html"], "--html shows a mark alone"),
         (["unified:x", "--csv"], "Give --addresses FILE too"),
+        (["unified:x", "--csv", "--addresses", "/"], "--addresses / is a folder; name a file in it."),
     ):
         assert entry.main([*REVIEW, *more]) == 2
         assert said in capsys.readouterr().err
     desk.mark("m1")
     assert entry.main([*REVIEW, "m1"]) == 2
-    assert "is a mark of lakegc's own" in capsys.readouterr().err
+    assert "names no list of lakeFS's own collector: those are unified:ID, " in capsys.readouterr().err
     assert entry.main([*REVIEW, "unified:none"]) == 1
     assert "There is no mark unified:none" in capsys.readouterr().err
