@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 from lakegc_core.answers.workers import Workers
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Json, Stage
 from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
-from lakegc_core.references.ranges.held_paths import HELD
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.store.base import ObjectInfo, connect, heads

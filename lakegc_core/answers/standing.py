@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, NEIGHBOURS
 from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NEIGHBOURS
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.session import Mapped

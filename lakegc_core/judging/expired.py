@@ -27,7 +27,7 @@ from lakegc_core.judging.text_lists import write_text
 from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import merged
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING, MISSTATED
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, MISSING, MISSTATED, NEIGHBOURS
 from lakegc_core.marks.layers import Layer, all_layers
 from lakegc_core.marks.ledger import CAME_BACK
 from lakegc_core.marks.stage_run import StageOutput
@@ -36,8 +36,7 @@ from lakegc_core.past.missing_paths import missing_paths
 from lakegc_core.past.origins import find_origins
 from lakegc_core.policy.facts import CommittedFacts, ExpiredFacts, ListingFacts, NeighbourFacts, StagedFacts
 from lakegc_core.policy.xids import latest_told, xid_times
-from lakegc_core.references.of_neighbours import NEIGHBOURS, read_references, with_remembered
-from lakegc_core.references.ranges.held_paths import HELD
+from lakegc_core.references.of_neighbours import read_references, with_remembered
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.remembered import PROOFS
 from lakegc_core.references.shown.reuploads import WAITING

@@ -8,12 +8,13 @@ deletes copies and nothing else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
@@ -23,7 +24,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.drills import unfinished
-from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, NEIGHBOURS
 from lakegc_core.marks.findings import MISSING as GONE
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.lease import Lease
@@ -32,12 +33,15 @@ from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_o
 from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
 from lakegc_core.store.base import Store, StoreConfig, connect, heads
 from lakegc_core.store.factory import below
+from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.key_scan import by_address, filter_of
 
 FOLDER = "quarantine"
 """The folder of a home for quarantines, with a folder for each mark: the record, and the copies below `objects/`."""
 
 _BATCH = 1_000  # keys a request
-_FIRST = 1_000  # missing objects that are looked for in quarantine before its time is over
+_FIRST = 1_000  # objects that are asked for one by one, at most
+_ADDRESSES = pa.schema([FINDINGS_SCHEMA.field("address")])
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,9 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
 
     Copies stay while a sweep of the mark is not over, and while its records say that sweeps took live data which nobody
     has brought back. A record that does not read, or is missing, keeps them. So does the newest complete mark, if it
-    began before their time was over, or found live objects gone of which copies lie here: what nothing referred to at
-    the sweep may be live again. What fails of one mark keeps no other; the next call goes on with it.
+    began before their time was over, does not know of a hold, or says that objects are live or held of which only
+    copies lie here: what nothing referred to at the sweep may be live again. What fails of one mark keeps no other; the
+    next call goes on with it.
     """
     found, waiting = Emptying(), quarantined(context)
     if not waiting:
@@ -163,7 +168,7 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
             stuck, early = _stuck(context, mark_id), ""
             if not stuck:
                 early = _early(context, mark_id, now, newest)
-                stuck = _live_again(context, mark_id, newest, _FIRST if early else None)
+                stuck = _live_again(context, mark_id, newest, early=bool(early))
             if stuck:
                 found.stuck[mark_id] = stuck
             if why := stuck or early:
@@ -208,35 +213,53 @@ def _live(mark: MarkArtifacts) -> str:
     return f"a ring of a sweep took live data: {then}" if gone_in_rings(store, folder, since) else ""
 
 
-def _live_again(context: RepositoryContext, mark_id: str, newest: MarkArtifacts | None, most: int | None) -> str:
-    """A sentence on live objects that are gone by the newest mark, and of which copies of a mark lie here; "" if there
-    are none. `most`: so many of the missing objects are looked for; None: all."""
+def _live_again(context: RepositoryContext, mark_id: str, newest: MarkArtifacts | None, *, early: bool) -> str:
+    """A sentence on objects that the newest mark calls live or held, and that are gone, while copies of a mark lie
+    here; "" if there are none. `early`: only the first of them are looked for."""
+    if newest is None:
+        return ""
     copies, data = connect(place_of(context, mark_id)), connect(context.data)
     try:
-        for addresses in _gone_live(newest, most):
-            here = [key for key, copy in zip(addresses, heads(copies, addresses), strict=True) if copy is not None]
+        for here in _copied(copies, _needed(newest), early=early):
             gone = [key for key, there in zip(here, heads(data, here), strict=True) if there is None]
-            if newest is not None and gone:
+            if gone:
                 return (
-                    f"live objects are gone that lie here, such as {gone[0]} (mark {newest.mark_id} names all that are "
-                    f"gone): lakegc restore {context.repository.id} {mark_id} brings them back"
+                    f"objects are gone that lie here, such as {gone[0]}, and mark {newest.mark_id} says that they are "
+                    f"live, that a hold keeps them, or that another repository refers to them: lakegc restore "
+                    f"{context.repository.id} {mark_id} brings them back"
                 )
     except (MarkError, CorruptFileError) as error:
         return f"which live objects are gone is not known: {error}"
     return ""
 
 
-def _gone_live(newest: MarkArtifacts | None, most: int | None) -> Iterator[list[str]]:
-    """The live addresses that the store lacks by a mark, in batches."""
-    left = math.inf if most is None else most
-    found = None if newest is None else newest.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, GONE)
-    for rows in found.batches("address") if found else ():
-        for start in range(0, rows.num_rows, _BATCH):
-            if left <= 0:
-                return
-            piece = rows.slice(start, _BATCH)
-            left -= piece.num_rows
-            yield piece["address"].to_pylist()
+def _needed(newest: MarkArtifacts) -> Dataset:
+    """The addresses of which a mark does not know that they are there, and that must be: live ones that it missed, and
+    all that neighbours refer to or holds by path keep. Each mark notes all of these anew."""
+    gone, near, held = (
+        newest.dataset(stage, _ADDRESSES, name)
+        for stage, name in (
+            (Stage.EXPIRED_ADDRESSES, GONE),
+            (Stage.EXPIRED_ADDRESSES, NEIGHBOURS),
+            (Stage.COMMITTED_ADDRESSES, HELD),
+        )
+    )
+    return gone + near + held
+
+
+def _copied(copies: Store, needed: Dataset, *, early: bool) -> Iterator[list[str]]:
+    """The addresses among `needed` of which copies lie here, in batches. Few are asked for one by one, as are the first
+    ones if it is `early`; many are looked up while the copies are listed."""
+    if early or needed.rows <= _FIRST:
+        rows = (each for batch in needed.batches("address") for each in batch["address"].to_pylist())
+        first = list(islice(rows, _FIRST))
+        yield [key for key, copy in zip(first, heads(copies, first), strict=True) if copy is not None]
+        return
+    among = filter_of(needed.keys())
+    for batch in copies.list():
+        found = batch["address"].take(pa.array(among.rows(by_address(batch))))
+        for start in range(0, len(found), _BATCH):
+            yield found.slice(start, _BATCH).to_pylist()
 
 
 def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArtifacts | None) -> str:
@@ -255,6 +278,8 @@ def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArt
     if header is None or header.started_at < until:
         name = context.repository.id
         return f"no complete mark began after {instant(until)}, to tell what is live again: lakegc mark {name}"
+    if {*context.policy.holds} - {*header.holds}:
+        return f"no complete mark knows all holds of lakegc.yaml: lakegc mark {context.repository.id}"
     return ""
 
 

@@ -19,6 +19,7 @@ from lakegc_core import clock
 from lakegc_core.errors import CorruptFileError, LakegcError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, may_refer
+from lakegc_core.marks.findings import NEIGHBOURS
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.marks.neighbours import (
     Neighbour,
@@ -44,7 +45,6 @@ from lakegc_core.tables.parts import PartWriter, part_results, parts_of, read_pa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEIGHBOURS = "neighbours"
 KEYS_SCHEMA = pa.schema([pa.field("address", pa.string(), nullable=False)])  # relative to this namespace
 _MARKS = 3  # at most so many marks of a neighbour are tried
 

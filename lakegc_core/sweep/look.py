@@ -18,6 +18,7 @@ from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
+from lakegc_core.marks.findings import HELD
 from lakegc_core.names import Json, Stage, see
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
@@ -34,7 +35,7 @@ from lakegc_core.references.commits.known_walk import Place, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
 from lakegc_core.references.of_neighbours import read_references
-from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, ignored_now, nothing_unknown, read_unknown

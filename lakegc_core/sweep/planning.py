@@ -21,12 +21,12 @@ from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.findings import NEIGHBOURS
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
 from lakegc_core.policy import causes, judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.references.of_neighbours import NEIGHBOURS
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads

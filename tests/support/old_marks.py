@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakegc_core.marks.artifacts import Header, Manifest, MarkArtifacts
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, MISSING, NEIGHBOURS
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.safety import FULL
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA
+from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import Part, PartWriter
 from tests.support.facts import whole_facts
@@ -83,10 +85,13 @@ def write_mark(
     expired: int = 7,
     rests_on: tuple[str, ...] = (),
     missing: tuple[str, ...] = (),
+    held: tuple[str, ...] = (),
+    near: tuple[str, ...] = (),
     **header: Any,
 ) -> None:
     """A mark begun on that day and so many stages long; all but its listing done on day `resumed`, where given.
-    `missing`: live addresses that the store lacks because a sweep had deleted them."""
+    `missing`: live addresses that the store lacks because a sweep had deleted them; `held`: those that holds by path
+    keep; `near`: those to which neighbours refer."""
     artifacts.begin(replace(HEADER, mark_id=artifacts.mark_id, started_at=START + day * DAY, **header))
     for number, stage in enumerate(STAGES[:stages]):
         seals = [[each, "seal"] for each in rests_on]
@@ -99,7 +104,10 @@ def write_mark(
         at = START + (day if resumed is None or not number else resumed) * DAY
         done = replace(manifest(stage, artifacts.upstream_digest(stage)), mark_id=artifacts.mark_id, facts=facts)
         if stage == Stage.EXPIRED_ADDRESSES:
-            done = replace(done, datasets={**done.datasets, MISSING: _gone(artifacts, missing)})
+            more = {MISSING: _gone(artifacts, missing), NEIGHBOURS: _named(artifacts, stage, NEIGHBOURS, near)}
+            done = replace(done, datasets={**done.datasets, **more})
+        if stage == Stage.COMMITTED_ADDRESSES:
+            done = replace(done, datasets={**done.datasets, HELD: _named(artifacts, stage, HELD, held)})
         artifacts.finish(replace(done, started_at=at, finished_at=at))
         artifacts.store.write(f"{artifacts.stage_folder(stage)}/part-1-a.parquet", b"x" * 100)
 
@@ -108,10 +116,23 @@ def _gone(artifacts: MarkArtifacts, addresses: tuple[str, ...]) -> tuple[Part, .
     """The parts of a mark's dataset `missing`."""
     at = datetime.fromtimestamp(0, UTC)
     row = {"size": 0, "last_modified": at, "etag": None, "reason": Reason.SWEPT_BEFORE.value, "since": at}
-    writer = PartWriter(artifacts.config, artifacts.stage_folder(Stage.EXPIRED_ADDRESSES, MISSING), FINDINGS_SCHEMA)
-    if addresses:
-        rows = [{"address": each, **row} for each in addresses]
-        writer.write(pa.RecordBatch.from_pylist(rows, schema=FINDINGS_SCHEMA))
+    rows = [{"address": each, **row} for each in addresses]
+    return _written(artifacts, Stage.EXPIRED_ADDRESSES, MISSING, FINDINGS_SCHEMA, rows)
+
+
+def _named(artifacts: MarkArtifacts, stage: str, name: str, addresses: tuple[str, ...]) -> tuple[Part, ...]:
+    """The parts of a mark's dataset `held` or `neighbours`."""
+    schema = {HELD: ENTRIES_SCHEMA, NEIGHBOURS: KEYS_SCHEMA}[name]
+    row = {"range_id": "", "exact": False, "size": 1, "e_tag": ""}
+    return _written(artifacts, stage, name, schema, [{"address": each, **row} for each in addresses])
+
+
+def _written(
+    artifacts: MarkArtifacts, stage: str, name: str, schema: pa.Schema, rows: list[dict[str, Any]]
+) -> tuple[Part, ...]:
+    writer = PartWriter(artifacts.config, artifacts.stage_folder(stage, name), schema)
+    if rows:
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
     return tuple(writer.close())
 
 

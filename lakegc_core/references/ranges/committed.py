@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, merged
+from lakegc_core.marks.findings import HELD
 from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, way_out
-from lakegc_core.references.ranges.held_paths import HELD, held_by_path
+from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.ranges.idle_paths import idle_paths
 from lakegc_core.references.ranges.lost_ranges import lost_ids
 from lakegc_core.references.ranges.range_counts import read_changes

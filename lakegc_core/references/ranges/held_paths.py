@@ -18,6 +18,7 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, elsewhere_rows, sum_authorities
+from lakegc_core.marks.findings import HELD
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json, Stage, Symptom, see
 from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
@@ -30,9 +31,6 @@ from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_w
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-HELD = "held"
-"""Dataset: addresses that holds by path keep, of commits that nothing else retains."""
 
 SHOWN_SCHEMA = pa.schema(
     [

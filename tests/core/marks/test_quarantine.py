@@ -94,6 +94,31 @@ def test_it_is_said_before_their_time_is_over(context: RepositoryContext, monkey
     assert "data/a" in empty(context, None).stuck["m1"], "by the newest mark that is not to come"
 
 
+@pytest.mark.parametrize("what", ["held", "near"])
+@pytest.mark.parametrize("others", [0, 1_500])
+def test_copies_of_what_a_hold_keeps_or_a_neighbour_refers_to_stay_until_it_lies_at_its_place(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str, others: int
+) -> None:
+    """A mark looks whether its own entries are there; nobody else asks for what only these keep."""
+    connect(place_of(context, "m1")).write("data/b", b"abc")
+    kept: Any = {what: (*(f"data/other {number}" for number in range(others)), "data/a")}
+    write_mark(context.artifacts("m8"), 8, **kept)
+    at(monkeypatch, 9)
+    assert "such as data/a" in empty(context, None).stuck["m1"] and copies(context) == 2
+    connect(context.data).write("data/a", b"abc")
+    assert empty(context, None).emptied == {"m1": {"objects": 2, "bytes": 6}}
+
+
+def test_copies_stay_until_a_mark_knows_the_holds_of_lakegc_yaml(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 8)
+    held = replace(context, policy=replace(context.policy, holds=("tag:v*", "path:models/**")))
+    assert "knows all holds" in empty(held, None).kept["m1"] and copies(context) == 1
+    write_mark(context.artifacts("m8"), 7.5, holds=held.policy.holds)
+    assert empty(held, None).emptied
+
+
 def test_copies_stay_until_a_mark_that_began_after_their_time_says_what_is_live(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
