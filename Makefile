@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 15) else "lakegc needs Python 3.11 to 3.14; set PYTHON=...")'
 	@echo "Setting up $(VENV): Python packages, Java and tools, about 2 GB. This takes some minutes, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(STORED) --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(STORED) --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m lakegc_core.spark.java
 	@touch $(STAMP)
