@@ -11,6 +11,7 @@ from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.shelf import strangers
+from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
 from lakegc_core.sweep.authorize import judge
@@ -34,7 +35,7 @@ lakegc.yaml says `sweep: true`, one that waits for a person's word stops every n
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
-    found = [*_iceberg(context), *_strangers(context), *_drill(context)]
+    found = [*_iceberg(context), *_strangers(context), *_left_behind(context), *_drill(context)]
     mark = newest_mark(context)
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
@@ -179,6 +180,22 @@ def _strangers(context: RepositoryContext) -> Iterator[Finding]:
             f"{', '.join(map(repr, names[:_SHOWN]))}{more}.",
             "lakegc gives no mark such a name. It passes these folders over, and nobody deletes them.",
             "See who made them, and delete by hand what nobody needs.",
+        )
+
+
+def _left_behind(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that marks or copies lie where no `workspace` leads."""
+    left = left_behind(context.data) if context.workspace != context.data else []
+    if left:
+        home = f"{context.workspace.root}/{context.home}"
+        yield Finding(
+            "left-behind",
+            Level.WARNING,
+            f"{' and '.join(left)} hold marks or copies of this repository, but `workspace` leads to {home}/.",
+            "No restore finds these copies, no sweep goes on with one that broke off there, and nobody retires them. A "
+            "first mark is refused.",
+            f"If {home}/ holds no mark, move lakegc's folder in the namespace there. Else bring back from the old "
+            "place what is needed (take `workspace` out; lakegc restore), then delete that folder.",
         )
 
 

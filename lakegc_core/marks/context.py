@@ -25,7 +25,7 @@ from lakegc_core.marks.ids import check_new_mark_id
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.local_folder import local_folder
 from lakegc_core.marks.metadata_files import MetadataFiles
-from lakegc_core.marks.workspaces import check_workspace
+from lakegc_core.marks.workspaces import check_moved, check_workspace
 from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
@@ -206,13 +206,15 @@ def begin_mark(
     """Begin a mark, or resume the one that stands under this id. Options left out come from the policy.
 
     Refuses (RefusedError, SettingsError) what must not be collected at all: read-only and bare repositories, a
-    minimum age below the server's grace period.
+    minimum age below the server's grace period, marks that were left behind when `workspace` was set.
     """
     check_new_mark_id(mark_id)
     policy = context.policy
     rules = rules or policy.rules or "required"
     _check_choices(context.repository, rules, mode)
     _check_branches(context)
+    if context.workspace != context.data:
+        check_moved(context.data, context.workspace, context.home, context.say)
     level = safety.level(safety_level or policy.safety or safety.FULL.name, throw_away=context.is_throw_away)
     age, grace = _ages(context, min_age, level)
     tags = next((said for said in (protect_tags, policy.protect_tags) if said is not None), True)

@@ -1,21 +1,25 @@
 """Places of lakegc's own beside those of repositories: refuses workspaces in the data of a repository, whose collector
-would list lakegc's own artifacts, and tells where two places overlap.
+would list lakegc's own artifacts, and workspaces that do not have what lies in the namespace from before; tells where
+two places overlap.
 
 Objects below `data/` to which nothing refers are garbage to a collector, lakegc's or another; others would turn up in
-listings. Nothing is asked here.
+listings.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from lakegc_core.errors import SettingsError
+from lakegc_core.errors import RefusedError, SettingsError, StoreError
+from lakegc_core.marks.artifacts import HOME
 from lakegc_core.policy.places import clean
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 
 _METADATA = "_lakefs"
+_LEFT = ("marks", "quarantine")  # folders of a home that no other home makes up for
 
 
 def check_workspace(
@@ -38,6 +42,36 @@ def check_workspace(
                 "collector takes them for garbage. Set `workspace` in lakegc.yaml to a place of its own, or leave it "
                 f"out: artifacts then lie below {own.root.rstrip('/')}/{_METADATA}/."
             )
+
+
+def left_behind(data: StoreConfig) -> list[str]:
+    """The places in a namespace where marks, or copies in quarantine, lie from before there was a workspace."""
+    return [f"{data.root}/{HOME}/{each}/" for each in _LEFT if _holds_anything(data, f"{HOME}/{each}/")]
+
+
+def check_moved(data: StoreConfig, workspace: StoreConfig, home: str, say: Callable[[str], None]) -> None:
+    """RefusedError if a workspace has no mark of a repository yet, and marks or copies lie in the namespace: nothing
+    would find them. Where the namespace does not let itself be listed there, that is said, and stops nothing."""
+    with suppress(StoreError):  # of a folder that the first mark will make
+        if _holds_anything(workspace, f"{home}/marks/"):
+            return
+    old, new = f"{data.root}/{HOME}/", f"{workspace.root}/{home}/"
+    try:
+        left = left_behind(data)
+    except StoreError as error:
+        say(f"workspace: nobody knows if marks or copies from before lie in {old}: {error}")
+        return
+    if left:
+        raise RefusedError(
+            f"`workspace` in lakegc.yaml leads to {new}, where no mark lies, but {' and '.join(left)} hold what lakegc "
+            "left there before. Nothing would find it: no restore its copies, no sweep one that broke off, no mark the "
+            f"rules of before. Let all collectors end, move all that lies in {old} to {new}, and try again. Or take "
+            f"`workspace` out of lakegc.yaml. If nothing of it is needed, delete {old}."
+        )
+
+
+def _holds_anything(config: StoreConfig, folder: str) -> bool:
+    return next((True for rows in connect(config).list(folder) if rows.num_rows), False)
 
 
 def overlap(one: StoreConfig, other: StoreConfig) -> bool:

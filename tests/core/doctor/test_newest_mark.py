@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from lakegc_core.doctor.newest_mark import examine_newest_mark
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.names import STAGES
+from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.history import history_of
 from tests.core.doctor.conftest import Patient
 from tests.support.marks import finish
@@ -64,6 +66,16 @@ def test_ranges_that_are_ignored_are_named_and_no_commit_is_called_idle_then(on_
     context = replace(on_folder.open(), policy=RepositoryPolicy("*", ignore_commits=("lost",)))
     (found,) = examine_newest_mark(context)
     assert found.name == "ignored-ranges" and "passed over 2 ranges" in found.what and found.what.endswith("aa, bb.")
+
+
+def test_marks_that_were_left_in_the_namespace_when_a_workspace_was_set_are_told(
+    on_folder: Patient, tmp_path: Path
+) -> None:
+    marked(on_folder)
+    (tmp_path / "ops").mkdir()
+    moved = replace(on_folder.open(), workspace=LocalConfig(str(tmp_path / "ops")), home="lake")
+    found = next(each for each in examine_newest_mark(moved) if each.name == "left-behind")
+    assert found.level == Level.WARNING and "/marks/ hold marks" in found.what
 
 
 def test_foreign_objects_are_told_by_folder_with_their_bytes(on_folder: Patient) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
-from lakegc_core.errors import SettingsError
+from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.marks.context import RepositoryContext, open_repository
+from lakegc_core.marks import workspaces
+from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.context import RepositoryContext, begin_mark, open_repository
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
+from tests.support.lake import lake
 
 NAMESPACES = {"lake": "/lakes/one", "other": "/lakes/two/inner", "third": "/third"}
 
@@ -62,6 +68,33 @@ def test_a_workspace_beside_all_data_is_taken(server: SandboxServer, workspace: 
     found = opened(server, workspace)
     assert found.workspace.root.rstrip("/").endswith(workspace)
     assert found.home == "lake"
+
+
+def test_a_first_mark_in_a_workspace_is_refused_while_marks_or_copies_lie_in_the_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path / "lakefs") as served:
+        served.create("lake")
+        said, context = list[str](), served.open("lake")
+        ops = replace(context, workspace=LocalConfig(str(tmp_path / "ops")), home="lake", say=said.append)
+        store = connect(context.data)
+        for where in ("quarantine", "marks"):
+            key = f"{HOME}/{where}/m1/mark.json"
+            store.write(key, b"{}")
+            with pytest.raises(RefusedError, match=f"/{where}/ hold what lakegc left there before") as refused:
+                begin_mark(ops, "m1")
+            assert f"to {ops.workspace.root}/lake/, and try again" in str(refused.value)
+            store.delete_many([key])
+        store.write(key, b"{}")
+
+        def forbidden(data: object) -> list[str]:
+            raise StoreError("AccessDenied")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(workspaces, "left_behind", forbidden)
+            begin_mark(ops, "m2")
+        assert said[-1].endswith("/: AccessDenied")
+        begin_mark(ops, "m3")
 
 
 def test_a_folder_of_artifacts_that_is_a_namespace_is_refused_too(tmp_path: Path) -> None:
