@@ -6,6 +6,7 @@ The store says what is there. Commits, branches as they are now, and what marks 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.explain import AT_ONCE, explain_each
-from lakegc_core.answers.in_quarantine import lying, quarantine_of, with_copies
+from lakegc_core.answers.in_quarantine import lying, places, quarantine_of, with_copies
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
 from lakegc_core.clock import instant
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
 MOST_LISTED = 100_000
 """Objects below the fixed beginning of the paths that are listed, at most, on all branches together."""
 _FULL = 2  # the type of a full address in lakeFS's entries
-_ASKED = pa.schema([*SHOWN_SCHEMA, pa.field("size", pa.int64(), nullable=True)])  # null: not in the store
+_ASKED = pa.schema(  # null: not in the store, and no copy in the quarantine of any mark
+    [*SHOWN_SCHEMA, pa.field("size", pa.int64(), nullable=True), pa.field("copied", pa.string(), nullable=True)]
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
         there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
         vanished = [_vanished(row) for row in _first(told.where("inside and size is null"), most)]
         standing = tuple(_standing(spark, context, there, now))
-    return _account(context, paths, now, groups, standing, with_copies(context, vanished))
+    return _account(context, paths, now, groups, standing, tuple(vanished))
 
 
 def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
@@ -178,15 +181,17 @@ def _new_commits(spark: SparkSession, context: MarkContext) -> int:
 
 
 def _asked(context: MarkContext, rows: DataFrame) -> DataFrame:
-    """The rows with the size that the store has of each object, null where it has none: a HEAD each, on executors."""
-    config = context.data
+    """The rows with the size that the store has of each object, and of those that it lacks the mark in whose quarantine
+    a copy lies (`copied`); null where there is none. HEADs on executors."""
+    config, quarantines = context.data, places(context)
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
+            sized = _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
+            yield with_copies(sized, quarantines)  # after that: a copy is made before the delete
 
     return spread(rows.select(*SHOWN_SCHEMA.names)).mapInArrow(
-        body, "address string, path string, inside boolean, size bigint"
+        body, "address string, path string, inside boolean, size bigint, copied string"
     )
 
 
@@ -214,7 +219,8 @@ def _groups(told: DataFrame) -> list[Json]:
     """The objects by what became of them: as many groups as there are sweeps, and a few more."""
     from pyspark.sql import functions as F
 
-    keys = (F.col("inside"), F.col("size").isNotNull().alias("there"), F.col("mark_id"), F.col("sweep"))
+    there = F.col("size").isNotNull().alias("there")
+    keys = (F.col("inside"), there, F.col("mark_id"), F.col("sweep"), F.col("copied"))
     with clear_errors():
         rows = told.groupBy(*keys).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes")).collect()
     return [row.asDict() for row in rows]
@@ -227,7 +233,8 @@ def _first(rows: DataFrame, most: int) -> list[Any]:
 
 def _vanished(row: Any) -> Json:
     names = ("address", "path", "mark_id", "sweep", "lost")
-    return {name: row[name] for name in names} | {"at": instant(row["at"].timestamp()) if row["at"] else None}
+    at = instant(row["at"].timestamp()) if row["at"] else None
+    return {name: row[name] for name in names} | {"at": at, "copied": row["copied"] is not None}
 
 
 def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str], now: _Now) -> Iterator[Json]:
@@ -259,7 +266,10 @@ def _account(
 
     there, outside, left = count(inside=True, there=True), count(inside=False), count(inside=True, there=False)
     taken = [each for each in groups if each["inside"] and not each["there"] and each["mark_id"] is not None]
-    sweeps = [_sweep(context, each) for each in sorted(taken, key=lambda each: (each["mark_id"], each["sweep"]))]
+    by_sweep = Counter[tuple[str, int]]()
+    for each in taken:
+        by_sweep[each["mark_id"], int(each["sweep"])] += each["objects"]
+    sweeps = [_sweep(context, *sweep, objects) for sweep, objects in sorted(by_sweep.items())]
     told: Json = {
         "repository": context.repository.id,
         "mark_id": context.header.mark_id,
@@ -272,7 +282,7 @@ def _account(
         "otherwise": left - sum(each["objects"] for each in taken),
     }
     facts = context.mark.facts(CommitsFacts), context.mark.facts(CommittedFacts)
-    reasons = (*_open(there, outside, told, now), *lying(sweeps), *unread(*facts))
+    reasons = (*_open(there, outside, told, now), *lying(context, groups), *unread(*facts))
     return Account(
         **told,
         there=there,
@@ -325,9 +335,9 @@ def unread(facts: CommitsFacts, committed: CommittedFacts) -> Iterator[str]:
         yield "an older lakegc made the mark, which does not say if all commits could be read: make a mark"
 
 
-def _sweep(context: MarkContext, group: Json) -> Json:
+def _sweep(context: MarkContext, mark_id: str, number: int, objects: int) -> Json:
     """A sweep that took some of the objects: when, and by which statement. Fields are None where they do not read."""
-    mark, number = context.artifacts(group["mark_id"]), int(group["sweep"])
+    mark = context.artifacts(mark_id)
     try:
         record = mark.retired() or {}
         report = record.get("sweeps", {}).get(str(number)) or report_of(mark.store, mark.folder, number) or {}
@@ -336,9 +346,9 @@ def _sweep(context: MarkContext, group: Json) -> Json:
         report, statement = {}, {}
     finished, until = report.get("finished_at"), report.get("recoverable_until")
     return {
-        "mark_id": group["mark_id"],
+        "mark_id": mark_id,
         "sweep": number,
-        "objects": group["objects"],
+        "objects": objects,
         "finished_at": instant(finished) if finished else None,
         "statement": statement.get("digest"),
         "versioned": report.get("versioned"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.quarantine import place_of, quarantined, record_of
 from lakegc_core.names import Json
-from lakegc_core.store.base import connect, heads
+from lakegc_core.store.base import StoreConfig, connect, heads
 
 
 def quarantine_of(context: RepositoryContext, mark_id: str, sweep: int) -> Json | None:
@@ -26,24 +31,44 @@ def quarantine_of(context: RepositoryContext, mark_id: str, sweep: int) -> Json 
     return {"until": instant(record.until)} if str(sweep) in record.sweeps else None
 
 
-def with_copies(context: RepositoryContext, vanished: Sequence[Json]) -> tuple[Json, ...]:
-    """Objects that are gone (address, mark_id of the sweep that took each), each with `copied`: true if the store shows
-    its copy in quarantine."""
-    copied: set[tuple[str, str]] = set()
-    for mark_id in sorted({each["mark_id"] for each in vanished if each["mark_id"]} & {*quarantined(context)}):
-        addresses = [each["address"] for each in vanished if each["mark_id"] == mark_id]
-        found = zip(addresses, heads(connect(place_of(context, mark_id)), addresses), strict=True)
-        copied.update((mark_id, address) for address, info in found if info is not None)
-    return tuple(each | {"copied": (each["mark_id"], each["address"]) in copied} for each in vanished)
+def places(context: RepositoryContext) -> dict[str, StoreConfig]:
+    """Where the copies of each mark lie, by the ids of the marks that have any."""
+    return {mark_id: place_of(context, mark_id) for mark_id in quarantined(context)}
 
 
-def lying(sweeps: Sequence[Json]) -> Iterator[str]:
-    """Sentences on sweeps (as `gone` names them) of which copies lie in quarantine: nobody can say that all is gone."""
-    for each in sweeps:
-        if each["quarantine"]:
-            until = each["quarantine"]["until"]
-            when = f"until {until}" if until else "nobody knows until when"
-            yield (
-                f"copies of what sweep {each['sweep']} of mark {each['mark_id']} took lie in quarantine, {when}; "
-                "`lakegc retire` empties it after that"
-            )
+def with_copies(batch: pa.RecordBatch, quarantines: Mapping[str, StoreConfig]) -> pa.RecordBatch:
+    """A batch of address, inside and size (null: not in the store), with `copied`: the mark in whose quarantine a copy
+    of an object lies that the namespace lacks; null if in none. Any sweep may have made it, also one that died before
+    it said so, or whose delete failed."""
+    absent = pc.and_(batch["inside"], pc.is_null(batch["size"]))
+    left = pc.indices_nonzero(absent).to_pylist()
+    copied: list[str | None] = [None] * batch.num_rows
+    for mark_id, place in quarantines.items():
+        addresses = batch["address"].take(pa.array(left, pa.int64())).to_pylist()
+        found = heads(connect(place), addresses)
+        for row, info in zip(left, found, strict=True):
+            copied[row] = mark_id if info is not None else copied[row]
+    return batch.append_column("copied", pa.array(copied, pa.string()))
+
+
+def lying(context: RepositoryContext, groups: Iterable[Json]) -> Iterator[str]:
+    """Sentences on marks in whose quarantine copies of some of the objects lie: nobody can say that all is gone.
+    `groups`: of objects, each with `copied` (such a mark, or None)."""
+    copies = Counter[str]()
+    for each in groups:
+        if each["copied"]:
+            copies[each["copied"]] += each["objects"]
+    for mark_id, objects in sorted(copies.items()):
+        until = _until(context, mark_id)
+        when = f"until {instant(until)}" if until else "nobody knows until when"
+        yield (
+            f"copies of {objects:,} of the objects lie in the quarantine of mark {mark_id}, {when}; `lakegc retire` "
+            "empties it after that"
+        )
+
+
+def _until(context: RepositoryContext, mark_id: str) -> float | None:
+    with suppress(MarkError):
+        record = record_of(context, mark_id)
+        return record.until if record else None
+    return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakegc_core.answers.in_quarantine import lying, quarantine_of, with_copies
+import pyarrow as pa
+
+from lakegc_core.answers.in_quarantine import lying, places, quarantine_of, with_copies
 from lakegc_core.clock import instant
 from lakegc_core.marks import quarantine
 from lakegc_core.store.base import connect
@@ -24,11 +26,20 @@ def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good
         until = instant(START + DAY)
         assert quarantine_of(context, "m1", 1) == {"until": until}
         assert quarantine_of(context, "m1", 2) is quarantine_of(context, "m2", 1) is None
-        vanished = [{"address": each, "mark_id": "m1"} for each in ("data/a", "data/b")]
-        vanished.append({"address": "data/a", "mark_id": None})
-        assert [each["copied"] for each in with_copies(context, vanished)] == [True, False, False]
-        (said,) = lying([{"sweep": 1, "mark_id": "m1", "quarantine": {"until": until}}, {"quarantine": None}])
-        assert said.startswith(f"copies of what sweep 1 of mark m1 took lie in quarantine, until {until}")
+        asked = pa.RecordBatch.from_pydict(
+            {
+                "address": ["data/a", "data/b", "data/a", "data/a"],
+                "inside": [True, True, False, True],
+                "size": pa.array([None, None, None, 3], pa.int64()),
+            }
+        )
+        copied = with_copies(asked, places(context))["copied"].to_pylist()
+        assert copied == ["m1", None, None, None], "also of an object that no record says a sweep took"
+        groups = [{"copied": each, "objects": 2} for each in ("m1", None, "m1")]
+        (said,) = lying(context, groups)
+        assert said.startswith(f"copies of 4 of the objects lie in the quarantine of mark m1, until {until}")
 
         connect(context.workspace).write(f"{context.home}/quarantine/m1/quarantine.json", b"{}")
         assert quarantine_of(context, "m1", 1) == {"until": None}, "nobody knows until when"
+        (said,) = lying(context, groups)
+        assert "nobody knows until when" in said
