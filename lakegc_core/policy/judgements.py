@@ -320,7 +320,7 @@ def well_known(facts: NeighbourFacts) -> Finding:
     if not unknown:
         return True, (
             f"The other {count:,} repositories of this lakeFS are known: "
-            f"each was marked within {within}, or lakegc.yaml says that it need not be."
+            f"each was marked within {within}, or is ignored."
         )
     shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
     more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
