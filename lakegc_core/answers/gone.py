@@ -7,7 +7,7 @@ The store says what is there. Commits, branches as they are now, and what marks 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.explain import AT_ONCE, explain_each
-from lakegc_core.answers.in_quarantine import lying, places, quarantine_of, with_copies
+from lakegc_core.answers.in_quarantine import began_since, lying, places, quarantine_of, with_copies
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
 from lakegc_core.clock import instant
@@ -107,14 +107,16 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
     if not paths or not 0 < most <= AT_ONCE:
         raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
     now = _shown_now(spark, context, paths)
+    quarantines = places(context)
     with scratch(context, here=runs_here(spark)) as aside:
-        every = aside.put("asked", _asked(context, _every(spark, context, paths, now)), _ASKED).frame(spark)
+        asked = _asked(context, _every(spark, context, paths, now), quarantines)
+        every = aside.put("asked", asked, _ASKED).frame(spark)
         told = every.join(many(_records(spark, context)), "address", "left")
         groups = _groups(told)
         there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
         vanished = [_vanished(row) for row in _first(told.where("inside and size is null"), most)]
         standing = tuple(_standing(spark, context, there, now))
-    return _account(context, paths, now, groups, standing, tuple(vanished))
+    return _account(context, paths, now, groups, standing, tuple(vanished), began_since(context, quarantines))
 
 
 def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
@@ -180,10 +182,10 @@ def _new_commits(spark: SparkSession, context: MarkContext) -> int:
     return int(found["new"])
 
 
-def _asked(context: MarkContext, rows: DataFrame) -> DataFrame:
+def _asked(context: MarkContext, rows: DataFrame, quarantines: Mapping[str, StoreConfig]) -> DataFrame:
     """The rows with the size that the store has of each object, and of those that it lacks the mark in whose quarantine
     a copy lies (`copied`); null where there is none. HEADs on executors."""
-    config, quarantines = context.data, places(context)
+    config = context.data
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -260,6 +262,7 @@ def _account(
     groups: Sequence[Json],
     standing: tuple[Json, ...],
     vanished: tuple[Json, ...],
+    copying: Iterable[str],
 ) -> Account:
     def count(**wanted: Any) -> int:
         return sum(each["objects"] for each in groups if all(each[key] == value for key, value in wanted.items()))
@@ -282,7 +285,7 @@ def _account(
         "otherwise": left - sum(each["objects"] for each in taken),
     }
     facts = context.mark.facts(CommitsFacts), context.mark.facts(CommittedFacts)
-    reasons = (*_open(there, outside, told, now), *lying(context, groups), *unread(*facts))
+    reasons = (*_open(there, outside, told, now), *lying(context, groups), *copying, *unread(*facts))
     return Account(
         **told,
         there=there,

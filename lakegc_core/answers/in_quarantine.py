@@ -36,6 +36,12 @@ def places(context: RepositoryContext) -> dict[str, StoreConfig]:
     return {mark_id: place_of(context, mark_id) for mark_id in quarantined(context)}
 
 
+def began_since(context: RepositoryContext, before: Mapping[str, StoreConfig]) -> Iterator[str]:
+    """Sentences on marks into whose quarantine nobody looked: their sweeps began to copy after `before` was listed."""
+    for mark_id in sorted({*quarantined(context)} - {*before}):
+        yield f"a sweep of mark {mark_id} began to copy into quarantine meanwhile: ask again"
+
+
 def with_copies(batch: pa.RecordBatch, quarantines: Mapping[str, StoreConfig]) -> pa.RecordBatch:
     """A batch of address, inside and size (null: not in the store), with `copied`: the mark in whose quarantine a copy
     of an object lies that the namespace lacks; null if in none. Any sweep may have made it, also one that died before

@@ -58,7 +58,7 @@ def _spelling(namespace: Namespace) -> Iterator[Finding]:
             Level.WARNING,
             f"lakeFS spells the namespace {namespace.uri} as {namespace.spelled} in the addresses that it gives out.",
             "So lakeFS does not know these as its own: its list of what is staged leaves linked uploads out, and it "
-            "links an address at any later time. Marks and looks list every branch instead.",
+            "links an address at any later time. Marks and looks list each branch with staged changes instead.",
             "See that clients link their uploads within the minimum age.",
         )
 

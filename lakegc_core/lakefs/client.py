@@ -315,10 +315,10 @@ class LakeFSClient:
         shown = self._shown(repository, ref)
         return replace(shown, listing=replace(shown.listing, attempts=1)).page("", amount)[0]
 
-    def staged_paths(self, repository: str, branch: str, amount: int) -> list[str]:
-        """The first paths, up to `amount`, in which what is staged on a branch differs from its head. Asked once."""
+    def staged_paths(self, repository: str, branch: str, amount: int, *, attempts: int = ATTEMPTS) -> list[str]:
+        """The first paths, up to `amount`, in which what is staged on a branch differs from its head."""
         where = path("repositories", repository, "branches", branch, "diff")
-        asked = Request("GET", where, action=_LIST_OBJECTS, attempts=1)
+        asked = Request("GET", where, action=_LIST_OBJECTS, attempts=attempts)
         return [each.path for each in self._http.page(asked, Page[ListedPath], after="", amount=amount).results]
 
     def read_byte(self, repository: str, ref: str, object_path: str) -> int:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Container
 
 from lakegc_core.errors import IncompleteError
+from lakegc_core.lakefs.listed_objects import BEHIND_TEXT
 
 _LOST = "\ufffd"
 _LOST_AS_WRITTEN = rb"\ufffd"
@@ -21,7 +22,8 @@ _LOST_AS_WRITTEN = rb"\ufffd"
 def next_token(token: str, used: Container[str]) -> str:
     """The token to ask the next page of a staged dump with: lakeFS's own, or one of a place a little before it.
 
-    A path with U+FFFD is cut before the first one. lakeFS reads what lies between once more, and names it twice.
+    A path that lost a byte is cut before its first U+FFFD, and goes on with what sorts right before all such bytes, so
+    that lakeFS reads nearly nothing twice.
     `used`: the tokens that this dump was asked with. IncompleteError if lakeFS goes no further than the cut path, or if
     the token cannot be read: in another form, it can still hold such a path.
     """
@@ -37,13 +39,11 @@ def next_token(token: str, used: Container[str]) -> str:
             "knows: look for a newer lakegc. Until then, see that the dump is one page: raise "
             "`ugc.prepare_max_file_size` and `ugc.prepare_interval` in lakeFS's configuration."
         ) from None
-    if not lost:
+    if not lost or _LOST_AS_WRITTEN not in written:
         return token
-    cut = base64.b64encode(json.dumps(mark | {"path": start}).encode()).decode()
+    cut = base64.b64encode(json.dumps(mark | {"path": start + BEHIND_TEXT}).encode()).decode()
     if cut not in used:
         return cut
-    if _LOST_AS_WRITTEN not in written:
-        return token
     raise IncompleteError(
         f"lakeFS's staged dump does not get past paths that are not UTF-8 on branch {branch}, from {start!r} on: its "
         "pages cannot begin at such a path, and more is staged there than a page holds. Staged data would look like "

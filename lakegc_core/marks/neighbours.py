@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakegc_core.clock import instant, is_to_come, roughly
 from lakegc_core.config.settings import NeighbourSettings
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext, workspace_at
@@ -108,6 +108,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
     if neighbour.config is None:
         return Sighting(neighbour.name, problem=f"its store is not known: {neighbour.problem}")
     problems: dict[str, str] = {}
+    is_refused = False  # by the store: it says nothing of the marks
     found: list[tuple[float, MarkArtifacts]] = []
     try:
         ids = marks(neighbour.config, neighbour.home)
@@ -117,7 +118,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
         try:
             header = (mark := neighbour.artifacts(mark_id)).header()
         except LakegcError as error:
-            problems[mark_id] = unread(error)
+            problems[mark_id], is_refused = unread(error), is_refused or isinstance(error, StoreError)
             continue
         if header is None or not neighbour.owns(header) or header.started_at >= before:
             continue
@@ -130,13 +131,14 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             last = mark.manifest(Stage.EXPIRED_ADDRESSES)
             refers = read_facts(ExpiredFacts, last.facts).refers_elsewhere if last else None
         except LakegcError as error:
-            problems[mark.mark_id] = unread(error)
+            problems[mark.mark_id], is_refused = unread(error), is_refused or isinstance(error, StoreError)
             continue
         if refers is not None:
             # Whether one that does not read is newer only its id can tell.
             newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
-    return Sighting(neighbour.name, problem=next(iter(problems.values()), ""), unread=bool(problems))
+    problem = next(iter(problems.values()), "")
+    return Sighting(neighbour.name, problem=problem, unread=bool(problem) and not is_refused)
 
 
 def not_ignored(found: Iterable[Named], wanted: NeighbourSettings) -> list[Named]:

@@ -43,7 +43,7 @@ GUESSED = Prices()
 @dataclass(frozen=True)
 class Choice:
     """The ranks of which HEADs are made. `whole`: of these all that are needed; `part`: of one more rank, so many as
-    `most` says. `pending`: ranks, `part` among them, that wait for the HEADs of later marks."""
+    `most` says. `pending`: ranks that wait for the HEADs of later marks, because their pages take longer."""
 
     whole: tuple[int, ...]
     part: int | None
@@ -69,5 +69,6 @@ def choose(needed: Mapping[int, int], pages: Mapping[int, int], prices: Prices, 
         if needed[rank] <= most:
             whole.append(rank)
             most -= needed[rank]
-    pending = tuple(rank for rank in worth if rank not in set(whole))
-    return Choice(tuple(whole), pending[0] if pending and most else None, most, pending)
+    left = [rank for rank in worth if rank not in set(whole)]
+    pending = tuple(rank for rank in left if needed[rank] < again * pages.get(rank, 0))
+    return Choice(tuple(whole), left[0] if left and most else None, most, pending)

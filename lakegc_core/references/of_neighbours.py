@@ -85,7 +85,8 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in seen.values() if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
-    known = sorted(each.name for each in seen.values() if may_refer(context.namespace, each.refers))
+    read = (each for each in seen.values() if not each.unread)
+    known = sorted(each.name for each in read if may_refer(context.namespace, each.refers))
     lost = frozenset(each.name for each in seen.values() if _is_unread(each))
     return NeighbourReferences(keys, replace(facts, known=tuple(known)), lost)
 

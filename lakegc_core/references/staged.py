@@ -1,8 +1,9 @@
 """uncommitted_addresses: every address that lakeFS says is staged on any branch, in one complete dump.
 
 The server's dump forgets what was linked or staged by an address that it gives out in another spelling than the
-namespace's: on blockstore `local`, and where a namespace is not in lakeFS's own spelling. There every branch is also
-listed through the object API, and every address it shows is protected (`lists_branches`).
+namespace's: on blockstore `local`, and where a namespace is not in lakeFS's own spelling. There branches with staged
+changes, and on `local` all, are also listed through the object API, and every address they show is protected
+(`lists_branches`).
 
 The dump leaves out what is staged under an address outside of the namespace. Where branches are listed, the listings
 show it; elsewhere it is known only once it is committed.
@@ -146,12 +147,14 @@ def read_dump_file(data: bytes, key: str) -> Iterator[pa.RecordBatch]:
 
 
 def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[Part]]:
-    """Every physical address that any branch shows, through the object API, in parts; streamed page by page. Then those
-    that may lie elsewhere."""
+    """Every physical address that branches with staged changes show (on `local`: all branches), through the object API,
+    in parts; streamed page by page. Then those that may lie elsewhere."""
     writer = PartWriter(context.workspace, folder, STAGED_SCHEMA)
     elsewhere = PartWriter(context.workspace, f"{folder}/{ELSEWHERE}", ELSEWHERE_SCHEMA, sum_authorities)
     client, repository = context.client, context.header.repository
     for branch in client.branches(repository):
+        if not context.namespace.is_local and not _has_changes(client, repository, branch.name):
+            continue  # it shows its head, and what hides behind it: `reuploads` asks for that
         for page in objects_of(client, repository, branch.name):
             writer.write(protect_listed(context.namespace, [stats.physical_address for stats in page]))
             table = pa.table(
@@ -173,6 +176,15 @@ def _own(namespace: Namespace, shown: pa.ChunkedArray) -> pa.ChunkedArray:
     if namespace.is_local or place_of(f"{start}_") != place_of(f"{_with_slash(namespace.uri)}_"):
         return pc.equal(shown, "")
     return pc.and_not(pc.starts_with(shown, start), pc.match_substring_regex(shown, ODD_PATH))
+
+
+def _has_changes(client: LakeFSClient, repository: str, branch: str) -> bool:
+    try:
+        return bool(client.staged_paths(repository, branch, 1))
+    except LakeFSError as error:
+        if not has_vanished(client, repository, branch, error):
+            raise
+        return False
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:

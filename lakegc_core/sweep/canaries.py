@@ -177,8 +177,9 @@ def _holds(context: MarkContext) -> set[str]:
 
 
 def _staged(context: MarkContext, branches: Iterable[str]) -> Iterator[Shown]:
+    client, repository = context.client, context.header.repository
     for branch in branches:
-        for path in if_told(partial(context.client.staged_paths, context.header.repository, branch, OBJECTS_OF_A_REF)):
+        for path in if_told(partial(client.staged_paths, repository, branch, OBJECTS_OF_A_REF, attempts=1)):
             yield from _shown(context, STAGED, branch, path)
 
 

@@ -292,6 +292,7 @@ class _Sweep:
 
     def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
         """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
+        self.context.say(f"{Stage.SWEPT_REPORT}: adding up what was deleted")
         unreadable = read_again(self.context, self.call.sample)
         self._check_deleted()
         totals = self.record.totals()

@@ -7,7 +7,7 @@ can only hide behind an entry of a head that is alike, wherever that one's objec
 asked for.
 
 Contents are taken for different if their sizes differ, or by proof (see `proofs`): no ETag of a listing proves more.
-Where every branch is listed with the staged dump (`lists_branches`), nobody is asked. What a server that compacts may
+On blockstore `local` every branch is listed with the staged dump, so nobody is asked. What a server that compacts may
 not show is left waiting (see `compaction`).
 """
 
@@ -36,7 +36,6 @@ from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
 from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
-from lakegc_core.references.staged import lists_branches
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -119,7 +118,7 @@ class _Search:
         return self.entries.heads
 
     def run(self) -> Reuploads | None:
-        found = None if lists_branches(self.context.namespace) else self._shown()
+        found = None if self.context.namespace.is_local else self._shown()
         return self._answered([], None) if found is None and self.is_compacted else found
 
     @cached_property

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakegc_core.answers.in_quarantine import lying, places, quarantine_of, with_copies
+from lakegc_core.answers.in_quarantine import began_since, lying, places, quarantine_of, with_copies
 from lakegc_core.clock import instant
 from lakegc_core.marks import quarantine
 from lakegc_core.store.base import connect
@@ -35,6 +35,8 @@ def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good
         )
         copied = with_copies(asked, places(context))["copied"].to_pylist()
         assert copied == ["m1", None, None, None], "also of an object that no record says a sweep took"
+        assert not list(began_since(context, places(context)))
+        assert "mark m1 began to copy" in "".join(began_since(context, {}))
         groups = [{"copied": each, "objects": 2} for each in ("m1", None, "m1")]
         (said,) = lying(context, groups)
         assert said.startswith(f"copies of 4 of the objects lie in the quarantine of mark m1, until {until}")

@@ -42,6 +42,12 @@ def test_what_is_staged_at_and_after_a_path_that_is_not_utf8_is_in_the_dump(serv
     assert dumped(served, 3) == staged
 
 
+@pytest.mark.parametrize("end", [b"caf\xe9", "caf\ufffd".encode()])
+def test_other_files_that_begin_alike_and_fill_pages_are_no_trouble(served: Lake, end: bytes) -> None:
+    staged = stage(served, *(b"caf%d" % number for number in range(4)), end)
+    assert dumped(served, 2) == staged
+
+
 def test_a_folder_with_a_real_replacement_character_may_take_many_pages(served: Lake) -> None:
     staged = stage(served, *(f"caf\ufffd/{number}".encode() for number in range(9)))
     assert dumped(served, 2) == staged
@@ -64,4 +70,4 @@ def test_a_token_of_another_form_is_an_error(mark: bytes) -> None:
 def test_only_the_path_of_a_token_is_cut() -> None:
     mark = {"branch": "main", "path": f"a/b{NOT_TEXT}c", "run_id": "run", "key": "k", "more": [1]}
     found = next_token(base64.b64encode(json.dumps(mark).encode()).decode(), ())
-    assert json.loads(base64.b64decode(found)) == mark | {"path": "a/b"}
+    assert json.loads(base64.b64decode(found)) == mark | {"path": "a/b\x7f\U0010ffff"}
