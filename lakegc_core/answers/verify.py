@@ -232,7 +232,9 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
     try:
         again = statement(own.mark, own.plan, own.report, outcomes)
     except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
-        found.differs.append(f"{where} cannot be computed again: the report or the plan has another form than lakegc's")
+        folder = where.rpartition("/")[0]
+        either = f"{folder}/report.json or {folder}/plan.json"
+        found.differs.append(f"{where} cannot be computed again: {either} has another form than lakegc's")
         return
     # Where the mark or the plan does not read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
