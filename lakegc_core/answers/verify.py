@@ -224,15 +224,15 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
         return
-    found.stated = stated
+    found.stated, folder = stated, where.rpartition("/")[0]
     if own.report.get("statement") != found.statement:
-        found.differs.append(f"{where} has digest {found.statement}, the report names {own.report.get('statement')}")
+        names = f"{folder}/report.json names {own.report.get('statement')}"
+        found.differs.append(f"{where} has digest {found.statement}, {names}")
     journal = _good_journal(spark, own, stated["outcomes"], found)
     outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
     try:
         again = statement(own.mark, own.plan, own.report, outcomes)
     except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
-        folder = where.rpartition("/")[0]
         either = f"{folder}/report.json or {folder}/plan.json"
         found.differs.append(f"{where} cannot be computed again: {either} has another form than lakegc's")
         return

@@ -97,7 +97,7 @@ def test_one_byte_changed_anywhere_in_a_statement_or_in_what_it_seals_is_refused
 def test_a_statement_that_was_changed_and_sealed_again_is_not_that_of_its_artifacts(swept: Swept) -> None:
     edited(place(swept, "sweeps/1/statement.json"), lambda value: value.update(planned=4), seal=True)
     found = said(verified(swept))
-    assert "`planned` of the statement is not that of sweeps/1/report.json" in found and "the report names" in found
+    assert "`planned` of the statement is not that of sweeps/1/report.json" in found and "report.json names" in found
 
 
 @pytest.mark.parametrize(("key", "value"), [("guards", []), ("counted", {}), ("look", None), ("seconds", 1.0)])
