@@ -23,6 +23,7 @@ from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
+from lakegc_core.references.staged import lists_branches
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import rows_of
@@ -165,7 +166,7 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        local = self.context.namespace.is_local
+        local = lists_branches(self.context.namespace)
         return (
             _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), local=local)
             for each in found
@@ -236,12 +237,13 @@ def _relative(context: MarkContext, physical: str) -> str:
 
 
 def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, local: bool) -> Explained:
-    """An object by what a walk tells of it, by its records, and by what the store says. `local`: of the blockstore."""
+    """An object by what a walk tells of it, by its records, and by what the store says. `local`: branches were
+    listed."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
     staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
-    # On `local` every branch is listed, and what a head shows is among what is staged.
+    # What a head shows is among what is staged then.
     shown = local and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
         address=told["address"],

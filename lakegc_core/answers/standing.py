@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
         pa.field("hash", pa.int64(), nullable=False),  # of the address
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("reason", pa.string(), nullable=False),  # `unreferenced` if only commits can keep it
-        pa.field("staged", pa.bool_(), nullable=False),  # on `local` also where a head shows it
+        pa.field("staged", pa.bool_(), nullable=False),  # where branches are listed, also if a head shows it
     ]
 )
 _DELETED = "deleted"

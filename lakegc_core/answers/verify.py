@@ -101,6 +101,12 @@ class _Artifacts:
     journal: Dataset
     unread_before: frozenset[str] = frozenset()
 
+    @property
+    def reported(self) -> str:
+        """The place of the report, for people. Of a retired mark it lies in the record, as the statement does."""
+        folder, is_file, _ = self.where.partition(f"/{STATEMENT}")
+        return f"{folder}/report.json" if is_file else "the report there"
+
 
 def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Verification:
     """Check the statements of all sweeps of a mark, also of a retired one. MarkError if no sweep of it was begun."""
@@ -224,16 +230,16 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
         return
-    found.stated, folder = stated, where.rpartition("/")[0]
+    found.stated = stated
     if own.report.get("statement") != found.statement:
-        names = f"{folder}/report.json names {own.report.get('statement')}"
+        names = f"{own.reported} names {own.report.get('statement')}"
         found.differs.append(f"{where} has digest {found.statement}, {names}")
     journal = _good_journal(spark, own, stated["outcomes"], found)
     outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
     try:
         again = statement(own.mark, own.plan, own.report, outcomes)
     except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
-        either = f"{folder}/report.json or {folder}/plan.json"
+        either = f"{own.reported}, or the plan,"
         found.differs.append(f"{where} cannot be computed again: {either} has another form than lakegc's")
         return
     # Where the mark or the plan does not read, that is told already.

@@ -68,7 +68,7 @@ class Sighting:
     """The newest complete mark of a neighbour; "" if it has none. `marked_at`: when that was begun, unix seconds.
 
     `refers`: how many addresses outside its namespace it noted, by authority. `problem`: why a newer one, or any,
-    could not be read. `unread`: it has marks, and none reads.
+    could not be read. `unread`: it has marks, none reads, and the store did not refuse them all.
     """
 
     name: str
@@ -108,7 +108,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
     if neighbour.config is None:
         return Sighting(neighbour.name, problem=f"its store is not known: {neighbour.problem}")
     problems: dict[str, str] = {}
-    is_refused = False  # by the store: it says nothing of the marks
+    refused = 0  # by the store: that says nothing of the marks
     found: list[tuple[float, MarkArtifacts]] = []
     try:
         ids = marks(neighbour.config, neighbour.home)
@@ -118,7 +118,8 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
         try:
             header = (mark := neighbour.artifacts(mark_id)).header()
         except LakegcError as error:
-            problems[mark_id], is_refused = unread(error), is_refused or isinstance(error, StoreError)
+            problems[mark_id] = unread(error)
+            refused += isinstance(error, StoreError)
             continue
         if header is None or not neighbour.owns(header) or header.started_at >= before:
             continue
@@ -131,14 +132,15 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             last = mark.manifest(Stage.EXPIRED_ADDRESSES)
             refers = read_facts(ExpiredFacts, last.facts).refers_elsewhere if last else None
         except LakegcError as error:
-            problems[mark.mark_id], is_refused = unread(error), is_refused or isinstance(error, StoreError)
+            problems[mark.mark_id] = unread(error)
+            refused += isinstance(error, StoreError)
             continue
         if refers is not None:
             # Whether one that does not read is newer only its id can tell.
             newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
     problem = next(iter(problems.values()), "")
-    return Sighting(neighbour.name, problem=problem, unread=bool(problem) and not is_refused)
+    return Sighting(neighbour.name, problem=problem, unread=len(problems) > refused)
 
 
 def not_ignored(found: Iterable[Named], wanted: NeighbourSettings) -> list[Named]:

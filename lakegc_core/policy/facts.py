@@ -104,7 +104,7 @@ class StagedFacts(StageFacts):
     pages_with_location: int  # pages that named a file
     files: int
     rows: int  # addresses in the files
-    rows_of_branch_listings: int  # addresses that branches show, where every branch is listed
+    rows_of_branch_listings: int  # addresses that branches show, where branches are listed
     elsewhere: Mapping[str, int]  # addresses outside the namespace, by authority
 
 

@@ -100,6 +100,13 @@ def test_headers_that_do_not_read_are_a_problem_only_where_they_may_be_newer(qui
     )
     ignored = NeighbourSettings(ignore=("far",))
     assert what_is_known([found], ignored, AT).unread == ()
+    for refused, unread in ((("f1",), True), (("f1", "f2", "f3"), False)):  # a store that refuses all tells of none
+        for mark_id in refused:
+            file = served.files("far") / HOME / "marks" / mark_id / "mark.json"
+            file.unlink()
+            file.symlink_to("elsewhere")  # which is not followed
+        found = sight(far, AT)
+        assert found.unread is unread and found.problem and not found.mark_id
 
 
 def test_places_that_cannot_be_reached_are_named(served: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
