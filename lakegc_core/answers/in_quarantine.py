@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakegc_core.clock import instant
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.quarantine import place_of, quarantined, record_of
+from lakegc_core.marks.quarantine import Quarantine, place_of, quarantined, record_of
 from lakegc_core.names import Json
 from lakegc_core.store.base import StoreConfig, connect, heads
 
@@ -22,10 +22,7 @@ def quarantine_of(context: RepositoryContext, mark_id: str, sweep: int) -> Json 
     no copies lie there."""
     if mark_id not in quarantined(context):
         return None
-    try:
-        record = record_of(context, mark_id)
-    except MarkError:
-        record = None
+    record = _record(context, mark_id)
     if record is None:
         return {"until": None}
     return {"until": instant(record.until)} if str(sweep) in record.sweeps else None
@@ -65,16 +62,16 @@ def lying(context: RepositoryContext, groups: Iterable[Json]) -> Iterator[str]:
         if each["copied"]:
             copies[each["copied"]] += each["objects"]
     for mark_id, objects in sorted(copies.items()):
-        until = _until(context, mark_id)
-        when = f"until {instant(until)}" if until else "nobody knows until when"
+        record = _record(context, mark_id)
+        when = f"until {instant(record.until)}" if record else "nobody knows until when"
         yield (
             f"copies of {objects:,} of the objects lie in the quarantine of mark {mark_id}, {when}; `lakegc retire` "
             "empties it after that"
         )
 
 
-def _until(context: RepositoryContext, mark_id: str) -> float | None:
+def _record(context: RepositoryContext, mark_id: str) -> Quarantine | None:
+    """The record of a mark's quarantine; None if there is none that reads."""
     with suppress(MarkError):
-        record = record_of(context, mark_id)
-        return record.until if record else None
+        return record_of(context, mark_id)
     return None

@@ -22,8 +22,9 @@ _LOST_AS_WRITTEN = rb"\ufffd"
 def next_token(token: str, used: Container[str]) -> str:
     """The token to ask the next page of a staged dump with: lakeFS's own, or one of a place a little before it.
 
-    A path that lost a byte is cut before its first U+FFFD, and goes on with what sorts right before all such bytes, so
-    that lakeFS reads nearly nothing twice.
+    A path with U+FFFD is cut before the first one, and goes on with what sorts right before it, so that lakeFS reads
+    nearly nothing twice. A real U+FFFD is cut, too: that a later lakeFS writes lost bytes otherwise than Go does now
+    must hide nothing. Only where that leads no further, and all of them look real, lakeFS's own token goes on.
     `used`: the tokens that this dump was asked with. IncompleteError if lakeFS goes no further than the cut path, or if
     the token cannot be read: in another form, it can still hold such a path.
     """
@@ -39,11 +40,13 @@ def next_token(token: str, used: Container[str]) -> str:
             "knows: look for a newer lakegc. Until then, see that the dump is one page: raise "
             "`ugc.prepare_max_file_size` and `ugc.prepare_interval` in lakeFS's configuration."
         ) from None
-    if not lost or _LOST_AS_WRITTEN not in written:
+    if not lost:
         return token
     cut = base64.b64encode(json.dumps(mark | {"path": start + BEHIND_TEXT}).encode()).decode()
     if cut not in used:
         return cut
+    if _LOST_AS_WRITTEN not in written:
+        return token
     raise IncompleteError(
         f"lakeFS's staged dump does not get past paths that are not UTF-8 on branch {branch}, from {start!r} on: its "
         "pages cannot begin at such a path, and more is staged there than a page holds. Staged data would look like "
