@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.session import moment
+from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.parts import list_parts, read_part
@@ -291,10 +293,16 @@ def rescues_folder(context: MarkContext) -> str:
     return f"{context.home}/rescues"
 
 
-def rescue(context: MarkContext, objects: DataFrame) -> None:
+def rescue(context: MarkContext, objects: Mapped) -> None:
     """Put objects (column address) into the journal of rescues, as of now."""
-    rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
+    rows = objects.then(RESCUES_SCHEMA, partial(_rescued, clock.now()))
     DatasetFolder(context.workspace, rescues_folder(context)).put("", rows, RESCUES_SCHEMA)
+
+
+def _rescued(at: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        when = pa.repeat(pa.scalar(at, RESCUES_SCHEMA.field("at").type), batch.num_rows)
+        yield pa.RecordBatch.from_arrays([batch["address"], when], schema=RESCUES_SCHEMA)
 
 
 @dataclass(frozen=True)

@@ -250,6 +250,10 @@ class Mapped:
         assert isinstance(self.of, Few), "these rows are read by tasks"
         return self.make(self.of.read()) if self.make else self.of.read()
 
+    def is_nothing(self) -> bool:
+        """True if the rows are few and this process finds none. False says nothing."""
+        return isinstance(self.of, Few) and (self.of.none or not any(batch.num_rows for batch in self.here()))
+
     def in_tasks(self) -> Mapped:
         """The same rows, also few ones in a task of Spark."""
         if not isinstance(self.of, Few):

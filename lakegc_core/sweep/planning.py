@@ -202,7 +202,7 @@ class Planner:
         planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
         if split[_TOLD].rows:
             is_live = F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD) & ~F.col("canary")
-            sweeps.rescue(self.context, told.where(is_live))
+            sweeps.rescue(self.context, Mapped(told.where(is_live), _JUDGED))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
@@ -210,7 +210,7 @@ class Planner:
         if asked is None:
             return planned.unionByName(told), None
         if asked.shown.rows:
-            sweeps.rescue(self.context, asked.shown.frame(self.spark))
+            sweeps.rescue(self.context, asked.shown.mapped(self.spark))
         shown = planned.join(many(asked.verdicts), "address", "left")
         planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
         return planned.unionByName(told), asked.left

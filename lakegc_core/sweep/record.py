@@ -11,6 +11,9 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """The folder of an attempt for its plan."""
+
+_ADDRESS = pa.schema([OUTCOMES_SCHEMA.field("address")])
 
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST, Outcome.CHANGED)
 """Outcomes after which no sweep of the mark deletes the object again: it is gone, live, or another one."""
@@ -175,8 +180,11 @@ class SweepRecord:
         """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
-        rows = self.journalled().frame(self._spark)
-        seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
+        rows = self.journalled().mapped(self._spark, "address", "outcome")
+        rows = rows.then(_ADDRESS, _seen_again)
+        if rows.is_nothing():
+            return []
+        seen = rows.as_frame().distinct()
         with clear_errors():
             if not seen.limit(1).count():
                 return []
@@ -352,6 +360,10 @@ class SweepRecord:
     def _outcomes(self, folder: str) -> DataFrame:
         rows = self.journalled(folder).frame(self._spark)
         return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
+
+
+def _seen_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.filter(pc.equal(rows["outcome"], SEEN_AGAIN)).select(_ADDRESS.names) for rows in batches)
 
 
 def _key(source: Source) -> str:

@@ -338,6 +338,8 @@ class _Sweep:
         from pyspark.sql import functions as F
 
         referred = among(self.spark, self.record.planned().mapped(self.spark), look.live())
+        if referred.is_nothing():
+            return
         lost = absent(referred.as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
