@@ -28,10 +28,12 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
+from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import list_parts, read_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 RESCUES_SCHEMA = pa.schema(
     [
@@ -41,6 +43,8 @@ RESCUES_SCHEMA = pa.schema(
 )
 """Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
 `since` starts anew."""
+
+LAST_RESCUES = pa.schema([RESCUES_SCHEMA.field("address"), RESCUES_SCHEMA.field("at").with_name("rescued_at")])
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
@@ -326,8 +330,15 @@ def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
     return Rescues(rows, until + APART if unread else 0.0)
 
 
-def last_rescues(spark: SparkSession, rows: Dataset) -> DataFrame:
-    """Each address that a look ever rescued, with the last time (column rescued_at)."""
-    from pyspark.sql import functions as F
+def last_rescues(spark: SparkSession, rows: Dataset) -> Mapped:
+    """Each address that a look ever rescued, with the last time: LAST_RESCUES."""
+    feeds = rows.feeds(make=_hashed)
+    return gather(spark, feeds, pa.schema([HASH, *RESCUES_SCHEMA]), _last, LAST_RESCUES, partitions_for(rows_in(feeds)))
 
-    return rows.frame(spark).groupBy("address").agg(F.max("at").alias("rescued_at"))
+
+def _hashed(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
+
+
+def _last(rows: pa.Table) -> Iterator[pa.Table]:
+    yield rows.group_by("address").aggregate([("at", "max")]).rename_columns(LAST_RESCUES.names)

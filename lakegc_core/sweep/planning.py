@@ -5,12 +5,13 @@ What is planned is written as parts; everything else gets its outcome in the jou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,8 +22,8 @@ from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import NEIGHBOURS
-from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
+from lakegc_core.marks.findings import NEIGHBOURS, instant
+from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Stage, see
 from lakegc_core.policy import causes, judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
@@ -30,7 +31,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
@@ -38,11 +39,13 @@ from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again, spread
+from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.joins import flagged
+from lakegc_core.tables.gather import columns_of
+from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.joins import also_in, beside, flagged
 from lakegc_core.tables.parts import write
 
 if TYPE_CHECKING:
@@ -53,9 +56,9 @@ _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to de
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
+_RANKED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("ring", pa.int8(), nullable=False)])
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
-_RANK = "int(log10(1 + pmod(xxhash64(address), 999999)))"  # 5 of nine rows in ten, 4 of nine in a hundred, and so on
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
 
@@ -91,31 +94,24 @@ class Planner:
     budget: Budget = field(default_factory=Budget)
     paths: Sequence[tuple[str, str]] = ()
 
-    def plan(self, candidates: DataFrame, attempt: int, to_sweep: int) -> Plan:
+    def plan(self, candidates: Mapped, attempt: int, to_sweep: int) -> Plan:
         """Look until no head moves meanwhile, at most LOOKS times: a head that moved may have hidden from the dump what
         it shows now. An object that any look finds referenced is rescued.
 
         Writes the objects that may be deleted as plan parts, and journals the others. `to_sweep`: number of objects
         that are left to sweep.
         """
-        from pyspark.sql import functions as F
-
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
-        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
-        judged = judged.select(*_JUDGED.names)
-        claimed = self._claimed(candidates)
+        claimed, judged = self._claimed(candidates), candidates
         if claimed is not None:
-            told = self._gone_by_other_marks(claimed, here, attempt)
-            judged = judged.drop("outcome").join(many(told), "address", "left")
-            judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
-        judged = self._backed_up(judged)
+            judged = beside(candidates, self._gone_by_other_marks(claimed, here, attempt), "outcome")
+        judged = self._backed_up(judged.then(_JUDGED, partial(_planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
         if smuggled is not None:
-            smuggled = smuggled.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(True))
-            judged = judged.unionByName(smuggled)
+            judged = both(judged, smuggled.then(_JUDGED, partial(_planned, True)))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -130,7 +126,7 @@ class Planner:
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
-    def _backed_up(self, judged: DataFrame) -> DataFrame:
+    def _backed_up(self, judged: Mapped) -> Mapped:
         """The candidates, of which those stay that the mark's backup lacks, if lakegc.yaml asks for one."""
         from pyspark.sql import functions as F
 
@@ -139,94 +135,75 @@ class Planner:
         if has_all or not self.context.policy.backup:
             return judged
         saved = backed_up(self.spark, self.context).withColumn("saved", F.lit(True))
-        rows = judged.join(many(saved), "address", "left")
+        rows = judged.as_frame().join(many(saved), "address", "left")
         lacks = (F.col("outcome") == _PLANNED) & F.col("saved").isNull()
         outcome = F.when(lacks, Outcome.NOT_IN_BACKUP).otherwise(F.col("outcome"))
-        return rows.withColumn("outcome", outcome).select(*_JUDGED.names)
+        return Mapped(rows.withColumn("outcome", outcome).select(*_JUDGED.names), _JUDGED)
 
-    def _without_canaries(self, judged: DataFrame, canaries: Canaries, look: Look) -> DataFrame:
+    def _without_canaries(self, judged: Mapped, canaries: Canaries, look: Look) -> Mapped:
         """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary
         would be deleted that lakeFS still shows."""
-        from pyspark.sql import functions as F
-
         if not canaries.found:
-            return judged.drop("canary")
-        shown = F.col("address").isin(*canaries.addresses)
-        planned = (F.col("outcome") == _PLANNED) & shown
-        with clear_errors():
-            passed = [(row["address"], row["canary"]) for row in judged.where(planned).collect()]
-        smuggled = {address for address, is_canary in passed if is_canary}
-        canaries.check({address for address, is_canary in passed if not is_canary}, smuggled, look)
-        outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
-        return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
+            return judged
+        shown = pa.array(sorted(canaries.addresses), pa.string())
+        passed = run_on_rows(judged, partial(_shown_of, shown))
+        smuggled = {each["address"] for each in passed if each["canary"]}
+        canaries.check({each["address"] for each in passed if not each["canary"]}, smuggled, look)
+        return judged.then(_JUDGED, partial(_not_shown, shown))
 
-    def _claimed(self, candidates: DataFrame) -> DataFrame | None:
+    def _claimed(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
         restores brought them back. None if there can be none."""
         deleted = self.record.deleted_by_other_marks(ever=True)
         # Where there is a gap, it begins anew for what was brought back.
         back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
         found = [each for each in (deleted, back) if each is not None]
-        if not found:
-            return None
-        return candidates.join(many(reduce(lambda one, other: one.union(other), found)), "address", "left_semi")
+        return also_in(candidates, *found) if found else None
 
-    def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
+    def _gone_by_other_marks(self, claimed: Mapped, here: DatasetFolder, attempt: int) -> Mapped:
         """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
         that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
         listed, its outcome here is `unconfirmed`."""
-        asked = _stamped(seen_again(spread(claimed), self.context.data), attempt)
+        asked = _stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
-        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")
+        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
 
-    def _judged(self, judged: DataFrame, look: Look, out: DatasetFolder) -> tuple[DataFrame, Amount | None]:
+    def _judged(self, judged: Mapped, look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
         the sweep may be refused, or die, before there is a plan."""
-        from pyspark.sql import functions as F
-
         ready = look.began_at - self.context.level.gap.total_seconds()
-        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to())
-        rows = flagged(self.spark, rows, "held", look.kept_by_holds())
-        outcome = (
-            # It was gone before this sweep. If something refers to it, the next mark names it as missing.
-            F.when(F.col("outcome") == Outcome.ALREADY_GONE, Outcome.ALREADY_GONE)
-            .when(F.col("live"), Outcome.RESCUED)
-            .when(F.col("held"), Outcome.HELD)
-            .when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)
-            .otherwise(F.col("outcome"))
-        )
-        judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
-        split = out.divide(judged, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
-        planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
+        rows = flagged(self.spark, judged, "live", look.referred_to())
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(_JUDGED, partial(_looked_at, ready))
+        split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
+        planned, told = (split[name].mapped(self.spark) for name in (_CANDIDATES, _TOLD))
         if split[_TOLD].rows:
-            is_live = F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD) & ~F.col("canary")
-            sweeps.rescue(self.context, Mapped(told.where(is_live), _JUDGED))
+            sweeps.rescue(self.context, told.then(_JUDGED, _live))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
         asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
         if asked is None:
-            return planned.unionByName(told), None
+            return both(planned, told), None
         if asked.shown.rows:
             sweeps.rescue(self.context, asked.shown.mapped(self.spark))
-        shown = planned.join(many(asked.verdicts), "address", "left")
-        planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
-        return planned.unionByName(told), asked.left
+        return both(beside(planned, asked.verdicts, "verdict").then(_JUDGED, _answered), told), asked.left
 
     def _known(self) -> Known:
         """Proofs of contents, by earlier marks."""
         return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
 
     def _write_plan(
-        self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
+        self, judged: Mapped, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
     ) -> Dataset:
+        from pyspark.sql import functions as F
+
         at = clock.now().timestamp()
         failed = failed_before(self.spark, self.context) if self.budget.is_any else None
-        ordered = self._ordered(_with_failures(_stamped(judged, attempt, at), failed), partitions)
+        rows = _stamped(judged.then(_RANKED, _ranked), attempt, at)
         parts = write(
-            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since", FAILURE),
+            self._ordered(_with_failures(rows, failed), partitions),
             here.config,
             {PLAN: here.at(PLAN), _LAST: here.at(PLAN), "outcomes": self.record.journal.path},
             {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA},
@@ -250,18 +227,21 @@ class Planner:
         kept = cut.within(self.spark, planned, self.budget)
         told = told_of_the_rest(self.context, self.record, attempt, failed)
         if told is not None:
-            self.record.journal.put("", _stamped(told, attempt), OUTCOMES_SCHEMA)
+            self.record.journal.put("", told.withColumn("attempt", F.lit(attempt)), OUTCOMES_SCHEMA)
         return kept
 
-    def _ordered(self, rows: DataFrame, partitions: int) -> DataFrame:
+    def _ordered(self, rows: Mapped, partitions: int) -> Mapped:
         """The rows in partitions, enough of them to keep all tasks busy; by ring, as nearly as hashes tell."""
         from pyspark.sql import functions as F
 
+        if partitions == 1 and rows.few(_ROWS_A_PART):
+            return rows.then(rows.schema, partial(_by_ring, rows.schema))
+        frame = rows.as_frame()
         if self.budget.is_any:  # the largest objects first
-            spread = rows.repartitionByRange(partitions, F.desc("size"), "address")
+            spread = frame.repartitionByRange(partitions, F.desc("size"), "address")
         else:  # by unit, so that a batch stays within few prefixes of the store
-            spread = rows.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
-        return spread.sortWithinPartitions(F.expr(_RANK), "address")
+            spread = frame.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
+        return Mapped(spread.sortWithinPartitions("ring", "address"), rows.schema)
 
     def _check_neighbours(self, look: Look) -> None:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
@@ -273,23 +253,104 @@ class Planner:
             raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
 
 
-def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:
-    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or their own, or now."""
-    from pyspark.sql import functions as F
+def _planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Candidates as rows of _JUDGED: what has no `outcome` yet is planned."""
+    for rows in batches:
+        told = rows["outcome"] if "outcome" in rows.schema.names else pa.nulls(rows.num_rows, pa.string())
+        more = {"outcome": pc.fill_null(told, _PLANNED), "canary": pa.repeat(is_canary, rows.num_rows)}
+        yield _row_of(_JUDGED, columns_of(rows) | more)
 
-    if at is None and "at" in rows.columns:
-        return rows.withColumn("attempt", F.lit(attempt))
+
+def _looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of _JUDGED with their outcomes after a look, by what it found (columns live and held). `ready`: unix
+    seconds; what is unreferenced since then only does not go."""
+    for rows in batches:
+        before = rows["outcome"]
+        late = pc.and_(pc.equal(before, _PLANNED), pc.greater(rows["since"], instant(ready)))
+        told = pc.case_when(
+            pa.StructArray.from_arrays(
+                # It was gone before this sweep. If something refers to it, the next mark names it as missing.
+                [pc.equal(before, str(Outcome.ALREADY_GONE)), rows["live"], rows["held"], late],
+                ["gone", "live", "held", "late"],
+            ),
+            before,
+            *map(str, (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED)),
+            before,
+        )
+        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": told})
+
+
+def _answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of _JUDGED with their outcomes after lakeFS was asked (column verdict; null: nothing shows it)."""
+    for rows in batches:
+        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": pc.coalesce(rows["verdict"], rows["outcome"])})
+
+
+def _live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The objects of the mark that a look found live."""
+    outcomes = pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())
+    return (rows.filter(pc.and_not(pc.is_in(rows["outcome"], value_set=outcomes), rows["canary"])) for rows in batches)
+
+
+def _shown_of(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """The planned rows that are among these addresses: address, and canary."""
+    for rows in batches:
+        yield from rows.filter(_planned_of(shown, rows)).select(["address", "canary"]).to_pylist()
+
+
+def _not_shown(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The candidates of the mark, of which none of these addresses is planned."""
+    for rows in batches:
+        told = pc.if_else(_planned_of(shown, rows), str(Outcome.UNCONFIRMED), rows["outcome"])
+        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": told}).filter(pc.invert(rows["canary"]))
+
+
+def _planned_of(addresses: pa.Array, rows: pa.RecordBatch) -> pa.Array:
+    return pc.and_(pc.equal(rows["outcome"], _PLANNED), pc.is_in(rows["address"], value_set=addresses))
+
+
+def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with `ring`, by the hash of the address: 5 has nine rows in ten, 4 nine in a hundred, and so on."""
+    for rows in batches:
+        ring = np.log10(1 + hash_strings(rows["address"]) % 999_999).astype(np.int8)
+        yield _row_of(_RANKED, columns_of(rows) | {"ring": pa.array(ring)})
+
+
+def _by_ring(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    every = pa.Table.from_batches(batches, shape)
+    yield from every.sort_by([("ring", "ascending"), ("address", "ascending")]).to_batches()
+
+
+def _stamped(rows: Mapped, attempt: int, at: float | None = None) -> Mapped:
+    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or now."""
     at = clock.now().timestamp() if at is None else at
-    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
+    shape = pa.schema([*rows.schema, *(OUTCOMES_SCHEMA.field(name) for name in ("attempt", "at"))])
+    return rows.then(shape, partial(_each_stamped, shape, attempt, instant(at)))
 
 
-def _with_failures(rows: DataFrame, failed: DataFrame | None) -> DataFrame:
+def _each_stamped(
+    shape: pa.Schema, attempt: int, at: pa.Scalar, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        more = {"attempt": pa.repeat(pa.scalar(attempt, pa.int32()), rows.num_rows), "at": pa.repeat(at, rows.num_rows)}
+        yield _row_of(shape, columns_of(rows) | more)
+
+
+def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
     """The rows with FAILURE."""
-    from pyspark.sql import functions as F
-
+    shape = pa.schema([*rows.schema, pa.field(FAILURE, pa.string())])
     if failed is None:
-        return rows.withColumn(FAILURE, F.lit(None).cast("string"))
-    return rows.join(many(failed), "address", "left")
+        return rows.then(shape, partial(_no_failure, shape))
+    return Mapped(rows.as_frame().join(many(failed), "address", "left").select(*shape.names), shape)
+
+
+def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (_row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
+
+
+def _row_of(shape: pa.Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """The columns of a schema, by name."""
+    return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in shape], schema=shape)
 
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
