@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +21,8 @@ from lakegc_core.judging.since import brought_back, with_later_findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import NEIGHBOURS, instant
-from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Stage, see
+from lakegc_core.marks.findings import NEIGHBOURS
+from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
 from lakegc_core.policy import causes, judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.safety import LOOKS
@@ -36,6 +35,21 @@ from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
 from lakegc_core.sweep.canaries import Canaries, choose
+from lakegc_core.sweep.candidates import (
+    JUDGED,
+    PLANNED,
+    WITH_RING,
+    answered,
+    by_ring,
+    live,
+    looked_at,
+    not_shown,
+    planned,
+    row_of,
+    shown_of,
+    stamped,
+    with_ring,
+)
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
@@ -44,19 +58,15 @@ from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import columns_of
-from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import also_in, beside, flagged
 from lakegc_core.tables.parts import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLANNED = "planned"
 _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
-_JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
-_RANKED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("ring", pa.int8(), nullable=False)])
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
 _ROWS_A_PART = 10_000
@@ -107,11 +117,11 @@ class Planner:
         claimed, judged = self._claimed(candidates), candidates
         if claimed is not None:
             judged = beside(candidates, self._gone_by_other_marks(claimed, here, attempt), "outcome")
-        judged = self._backed_up(judged.then(_JUDGED, partial(_planned, False)))
+        judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
         if smuggled is not None:
-            judged = both(judged, smuggled.then(_JUDGED, partial(_planned, True)))
+            judged = both(judged, smuggled.then(JUDGED, partial(planned, True)))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -136,9 +146,9 @@ class Planner:
             return judged
         saved = backed_up(self.spark, self.context).withColumn("saved", F.lit(True))
         rows = judged.as_frame().join(many(saved), "address", "left")
-        lacks = (F.col("outcome") == _PLANNED) & F.col("saved").isNull()
+        lacks = (F.col("outcome") == PLANNED) & F.col("saved").isNull()
         outcome = F.when(lacks, Outcome.NOT_IN_BACKUP).otherwise(F.col("outcome"))
-        return Mapped(rows.withColumn("outcome", outcome).select(*_JUDGED.names), _JUDGED)
+        return Mapped(rows.withColumn("outcome", outcome).select(*JUDGED.names), JUDGED)
 
     def _without_canaries(self, judged: Mapped, canaries: Canaries, look: Look) -> Mapped:
         """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary
@@ -146,10 +156,10 @@ class Planner:
         if not canaries.found:
             return judged
         shown = pa.array(sorted(canaries.addresses), pa.string())
-        passed = run_on_rows(judged, partial(_shown_of, shown))
+        passed = run_on_rows(judged, partial(shown_of, shown))
         smuggled = {each["address"] for each in passed if each["canary"]}
         canaries.check({each["address"] for each in passed if not each["canary"]}, smuggled, look)
-        return judged.then(_JUDGED, partial(_not_shown, shown))
+        return judged.then(JUDGED, partial(not_shown, shown))
 
     def _claimed(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
@@ -164,7 +174,7 @@ class Planner:
         """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
         that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
         listed, its outcome here is `unconfirmed`."""
-        asked = _stamped(seen_again(claimed, self.context.data), attempt)
+        asked = stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
         return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
@@ -175,20 +185,20 @@ class Planner:
         the sweep may be refused, or die, before there is a plan."""
         ready = look.began_at - self.context.level.gap.total_seconds()
         rows = flagged(self.spark, judged, "live", look.referred_to())
-        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(_JUDGED, partial(_looked_at, ready))
-        split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
-        planned, told = (split[name].mapped(self.spark) for name in (_CANDIDATES, _TOLD))
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
+        split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)
+        would_go, told = (split[name].mapped(self.spark) for name in (_CANDIDATES, _TOLD))
         if split[_TOLD].rows:
-            sweeps.rescue(self.context, told.then(_JUDGED, _live))
+            sweeps.rescue(self.context, told.then(JUDGED, live))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
         asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
         if asked is None:
-            return both(planned, told), None
+            return both(would_go, told), None
         if asked.shown.rows:
             sweeps.rescue(self.context, asked.shown.mapped(self.spark))
-        return both(beside(planned, asked.verdicts, "verdict").then(_JUDGED, _answered), told), asked.left
+        return both(beside(would_go, asked.verdicts, "verdict").then(JUDGED, answered), told), asked.left
 
     def _known(self) -> Known:
         """Proofs of contents, by earlier marks."""
@@ -201,7 +211,7 @@ class Planner:
 
         at = clock.now().timestamp()
         failed = failed_before(self.spark, self.context) if self.budget.is_any else None
-        rows = _stamped(judged.then(_RANKED, _ranked), attempt, at)
+        rows = stamped(judged.then(WITH_RING, with_ring), attempt, at)
         parts = write(
             self._ordered(_with_failures(rows, failed), partitions),
             here.config,
@@ -235,7 +245,7 @@ class Planner:
         from pyspark.sql import functions as F
 
         if partitions == 1 and rows.few(_ROWS_A_PART):
-            return rows.then(rows.schema, partial(_by_ring, rows.schema))
+            return rows.then(rows.schema, partial(by_ring, rows.schema))
         frame = rows.as_frame()
         if self.budget.is_any:  # the largest objects first
             spread = frame.repartitionByRange(partitions, F.desc("size"), "address")
@@ -253,89 +263,6 @@ class Planner:
             raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
 
 
-def _planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Candidates as rows of _JUDGED: what has no `outcome` yet is planned."""
-    for rows in batches:
-        told = rows["outcome"] if "outcome" in rows.schema.names else pa.nulls(rows.num_rows, pa.string())
-        more = {"outcome": pc.fill_null(told, _PLANNED), "canary": pa.repeat(is_canary, rows.num_rows)}
-        yield _row_of(_JUDGED, columns_of(rows) | more)
-
-
-def _looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of _JUDGED with their outcomes after a look, by what it found (columns live and held). `ready`: unix
-    seconds; what is unreferenced since then only does not go."""
-    for rows in batches:
-        before = rows["outcome"]
-        late = pc.and_(pc.equal(before, _PLANNED), pc.greater(rows["since"], instant(ready)))
-        told = pc.case_when(
-            pa.StructArray.from_arrays(
-                # It was gone before this sweep. If something refers to it, the next mark names it as missing.
-                [pc.equal(before, str(Outcome.ALREADY_GONE)), rows["live"], rows["held"], late],
-                ["gone", "live", "held", "late"],
-            ),
-            before,
-            *map(str, (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED)),
-            before,
-        )
-        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": told})
-
-
-def _answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of _JUDGED with their outcomes after lakeFS was asked (column verdict; null: nothing shows it)."""
-    for rows in batches:
-        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": pc.coalesce(rows["verdict"], rows["outcome"])})
-
-
-def _live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The objects of the mark that a look found live."""
-    outcomes = pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())
-    return (rows.filter(pc.and_not(pc.is_in(rows["outcome"], value_set=outcomes), rows["canary"])) for rows in batches)
-
-
-def _shown_of(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-    """The planned rows that are among these addresses: address, and canary."""
-    for rows in batches:
-        yield from rows.filter(_planned_of(shown, rows)).select(["address", "canary"]).to_pylist()
-
-
-def _not_shown(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The candidates of the mark, of which none of these addresses is planned."""
-    for rows in batches:
-        told = pc.if_else(_planned_of(shown, rows), str(Outcome.UNCONFIRMED), rows["outcome"])
-        yield _row_of(_JUDGED, columns_of(rows) | {"outcome": told}).filter(pc.invert(rows["canary"]))
-
-
-def _planned_of(addresses: pa.Array, rows: pa.RecordBatch) -> pa.Array:
-    return pc.and_(pc.equal(rows["outcome"], _PLANNED), pc.is_in(rows["address"], value_set=addresses))
-
-
-def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with `ring`, by the hash of the address: 5 has nine rows in ten, 4 nine in a hundred, and so on."""
-    for rows in batches:
-        ring = np.log10(1 + hash_strings(rows["address"]) % 999_999).astype(np.int8)
-        yield _row_of(_RANKED, columns_of(rows) | {"ring": pa.array(ring)})
-
-
-def _by_ring(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    every = pa.Table.from_batches(batches, shape)
-    yield from every.sort_by([("ring", "ascending"), ("address", "ascending")]).to_batches()
-
-
-def _stamped(rows: Mapped, attempt: int, at: float | None = None) -> Mapped:
-    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or now."""
-    at = clock.now().timestamp() if at is None else at
-    shape = pa.schema([*rows.schema, *(OUTCOMES_SCHEMA.field(name) for name in ("attempt", "at"))])
-    return rows.then(shape, partial(_each_stamped, shape, attempt, instant(at)))
-
-
-def _each_stamped(
-    shape: pa.Schema, attempt: int, at: pa.Scalar, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        more = {"attempt": pa.repeat(pa.scalar(attempt, pa.int32()), rows.num_rows), "at": pa.repeat(at, rows.num_rows)}
-        yield _row_of(shape, columns_of(rows) | more)
-
-
 def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
     """The rows with FAILURE."""
     shape = pa.schema([*rows.schema, pa.field(FAILURE, pa.string())])
@@ -345,16 +272,11 @@ def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
 
 
 def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (_row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
-
-
-def _row_of(shape: pa.Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """The columns of a schema, by name."""
-    return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in shape], schema=shape)
+    return (row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
 
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
-    planned = pc.equal(table["outcome"], _PLANNED)
+    planned = pc.equal(table["outcome"], PLANNED)
     return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
 
 
@@ -392,7 +314,7 @@ class _SplitPlan:
             table = _instead(table, pc.greater(table["size"].combine_chunks(), self.most_bytes), Outcome.OVER_BUDGET)
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
-        planned, failed = pc.equal(table["outcome"], _PLANNED), pc.is_valid(table[FAILURE])
+        planned, failed = pc.equal(table["outcome"], PLANNED), pc.is_valid(table[FAILURE])
         return {
             PLAN: table.filter(pc.and_not(planned, failed)),
             _LAST: table.filter(pc.and_(planned, failed)),
@@ -407,5 +329,5 @@ class _SplitPlan:
 def _instead(table: pa.Table, chosen: pa.Array, outcome: str) -> pa.Table:
     """The rows, in which those that are planned and chosen have this outcome instead."""
     told = table["outcome"].combine_chunks()
-    told = pc.if_else(pc.and_(chosen, pc.equal(told, _PLANNED)), str(outcome), told)
+    told = pc.if_else(pc.and_(chosen, pc.equal(told, PLANNED)), str(outcome), told)
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", told)

@@ -180,8 +180,8 @@ EXPIRED = (
         ),
         (
             "what a later mark found live may be swept at once",
-            'F.greatest("since", F.coalesce("later", now))',
-            'F.greatest("since", F.coalesce("later", "since"))',
+            "later = pc.fill_null(rows[by], new)",
+            "later = pc.coalesce(rows[by], since)",
         ),
         (
             "a later mark that broke off found nothing live",
