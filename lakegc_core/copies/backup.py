@@ -41,7 +41,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -198,7 +198,7 @@ def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
     the mark after this one would take it for unreferenced since long; a copy is young, and a mark that listed before
     names it by its old date. Before they come back: a restore may be killed.
     """
-    sweeps.rescue(context, objects)
+    sweeps.rescue(context, Mapped(objects.select("address"), pa.schema([SCHEMA.field("address")])))
 
 
 def _close_restore(

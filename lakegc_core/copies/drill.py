@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakegc_core import clock
 from lakegc_core.copies import backup, undo
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, RefusedError, SettingsError, StoreError
@@ -25,12 +27,13 @@ from lakegc_core.marks.artifacts import STAMP
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import Drill
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import report_of, sweep_of_drill
 from lakegc_core.names import STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal
@@ -50,6 +53,12 @@ not there; other bytes lie there."""
 QUARANTINE, STORE, BACKUP = "quarantine", "store", "backup"
 """Ways by which objects come back, in the order in which `restore` takes them."""
 
+_READY = pa.schema(
+    [
+        *(FINDINGS_SCHEMA.field(name) for name in ("address", "size", "last_modified", "since")),
+        pa.field("cause", pa.string()),
+    ]
+)
 _IN_MEMORY = 16 << 20  # bytes of an object that stay out of a temporary file
 _NAMED = 10  # paths
 _MOST_OF_A_KIND = 1_000
@@ -219,9 +228,8 @@ def _spread(spark: SparkSession, context: MarkContext, record: SweepRecord) -> D
 
     garbage, strict = garbage_with_origins(spark, context), as_swept(context)
     gap = strict.level.gap
-    ready = record.unfinished(garbage.select("address", "size", "last_modified", "since", "cause"))
-    if gap:
-        ready = with_later_findings(spark, context, ready)
+    objects = record.unfinished(Mapped(garbage.select(*_READY.names), _READY))
+    ready = (with_later_findings(spark, context, objects) if gap else objects).as_frame()
     until = clock.now().timestamp() - gap.total_seconds()
     ready = ready.where((ready["since"] <= moment(until)) & (ready["last_modified"] < moment(strict.header.cutoff)))
     by_hash = F.xxhash64("address", F.lit(clock.now().isoformat()))

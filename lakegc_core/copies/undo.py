@@ -72,8 +72,9 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     left = record.left().select("address", "size").join(many(told), "address", "left_anti")
     others = record.deleted_by_other_marks()
     if others is not None:
-        _say_theirs(context, left.join(many(others), "address", "left_semi"))
-        left = left.join(many(others), "address", "left_anti")
+        theirs = many(others.as_frame())
+        _say_theirs(context, left.join(theirs, "address", "left_semi"))
+        left = left.join(theirs, "address", "left_anti")
     return told.unionByName(left.withColumn("at", moment(_last_seen_at(context, record))))
 
 

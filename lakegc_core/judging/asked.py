@@ -21,8 +21,8 @@ from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.heads import heads_of_mark
 from lakegc_core.references.shown.remembered import PROOFS_SCHEMA, Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import many
 from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.joins import beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def ask_branches(
     found = find_reuploads(spark, context, heads, expired, out, _waited(context), partial(_known, context, prices))
     if found is None:
         return Asked(findings, prices, None, 0, 0, NOTHING, Dataset(SIZES), Dataset(PROOFS_SCHEMA))
-    rows = expired.frame(spark).join(many(found.verdicts), "address", "left")
+    rows = beside(expired.mapped(spark), found.verdicts, "verdict")
     split = partial(divide, _Answers(commits_read_at, found.asked_at))
     again = Findings.put(out, rows, split, Summary.of(context))
     proven = found.proven

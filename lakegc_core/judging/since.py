@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +27,11 @@ from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.joins import beside
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 MOST_CARRIED = 200_000
 """Rows of what the mark before found that a worker may hold: some 25 MB. Spark joins more."""
@@ -63,7 +66,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     frame = (
         found.frame(spark, "address", "since")
         .withColumnRenamed("since", "before")
-        .join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left")
+        .join(many(sweeps.last_rescues(spark, journal.rows).as_frame()), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
         .select("address", "before")
     )
@@ -132,38 +135,66 @@ def _carried(before: Names, rescued: Names) -> _Carried:
     return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
 
 
-def with_later_findings(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame:
+def with_later_findings(spark: SparkSession, context: MarkContext, candidates: Mapped) -> Mapped:
     """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
 
     A later mark that was not finished, or a mark or a journal that does not read, may have found any of them live. When
     such an object ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
     """
-    from pyspark.sql import functions as F
-
-    now = moment(clock.now().timestamp())
+    now, shape = clock.now(), candidates.schema
     later, journal = later_marks(context), sweeps.rescues(spark, context)
     if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:
-        return candidates.withColumn("since", now)
-    rescued = F.coalesce(F.col("rescued_at") >= F.col("since"), F.lit(False))
-    found = candidates.join(many(sweeps.last_rescues(spark, journal.rows)), "address", "left").withColumn(
-        "since", F.when(rescued, now).otherwise(F.col("since"))
-    )
-    if later.finished is not None:
-        theirs = in_series(later.finished).frame(spark, "address", "since")
-        found = found.join(many(theirs.withColumnRenamed("since", "later")), "address", "left").withColumn(
-            "since", F.greatest("since", F.coalesce("later", now))
-        )
-    return found.select(*candidates.columns)
+        return candidates.then(shape, partial(_live_again, now, "nobody knows"))
+    rows = beside(candidates, sweeps.last_rescues(spark, journal.rows), "rescued_at")
+    rows = rows.then(shape, partial(_live_again, now, "rescued_at"))
+    if later.finished is None:
+        return rows
+    theirs = in_series(later.finished).mapped(spark, "address", "since").then(_LATER, _as_later)
+    return beside(rows, theirs, "later").then(shape, partial(_live_again, now, "later"))
 
 
-def brought_back(spark: SparkSession, context: MarkContext, candidates: DataFrame) -> DataFrame | None:
+_LATER = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("since").with_name("later")])
+
+
+def _as_later(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.rename_columns(_LATER.names) for rows in batches)
+
+
+def _live_again(now: datetime, by: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with the `since` that begins anew: `now` where they were rescued since (column rescued_at), or where a later
+    mark does not name them (column later), or with any other `by` for all; the later mark's own if that is later."""
+    for rows in batches:
+        since, new = rows["since"], pa.scalar(now, rows["since"].type)
+        if by == "rescued_at":
+            since = pc.if_else(pc.fill_null(pc.greater_equal(rows[by], since), False), new, since)
+        elif by == "later":
+            later = pc.fill_null(rows[by], new)
+            since = pc.if_else(pc.greater(later, since), later, since)
+        else:
+            since = pa.repeat(new, rows.num_rows)
+        place = rows.schema.get_field_index("since")
+        rows = rows.set_column(place, rows.schema.field(place), since)
+        yield rows.drop_columns([by]) if by in rows.schema.names else rows
+
+
+def brought_back(spark: SparkSession, context: MarkContext, candidates: Mapped) -> Mapped | None:
     """Addresses that a look found live, or a restore was to bring back, after the mark of these candidates began to
     list: another object may lie there than the one that it listed. Those of all candidates if the journal does not
     read. None if there are none."""
     listed, journal = context.mark.require(Stage.NAMESPACE_LISTING).started_at, sweeps.rescues(spark, context)
     if listed <= journal.unread_until:
-        return candidates.select("address")
+        return candidates.then(_ADDRESS, _addresses)
     if not journal.rows.parts:
         return None
-    rows = journal.rows.frame(spark)
-    return rows.where(rows["at"] >= moment(listed - clock.APART)).select("address")
+    return journal.rows.mapped(spark).then(_ADDRESS, partial(_rescued_since, instant(listed - clock.APART)))
+
+
+_ADDRESS = pa.schema([FINDINGS_SCHEMA.field("address")])
+
+
+def _addresses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.select(_ADDRESS.names) for rows in batches)
+
+
+def _rescued_since(moment: pa.Scalar, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return _addresses(rows.filter(pc.greater_equal(rows["at"], moment)) for rows in batches)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,13 +25,15 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.session import moment
+from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
+from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import list_parts, read_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 RESCUES_SCHEMA = pa.schema(
     [
@@ -39,6 +43,8 @@ RESCUES_SCHEMA = pa.schema(
 )
 """Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
 `since` starts anew."""
+
+LAST_RESCUES = pa.schema([RESCUES_SCHEMA.field("address"), RESCUES_SCHEMA.field("at").with_name("rescued_at")])
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
@@ -291,10 +297,16 @@ def rescues_folder(context: MarkContext) -> str:
     return f"{context.home}/rescues"
 
 
-def rescue(context: MarkContext, objects: DataFrame) -> None:
+def rescue(context: MarkContext, objects: Mapped) -> None:
     """Put objects (column address) into the journal of rescues, as of now."""
-    rows = objects.select("address").withColumn("at", moment(clock.now().timestamp()))
+    rows = objects.then(RESCUES_SCHEMA, partial(_rescued, clock.now()))
     DatasetFolder(context.workspace, rescues_folder(context)).put("", rows, RESCUES_SCHEMA)
+
+
+def _rescued(at: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        when = pa.repeat(pa.scalar(at, RESCUES_SCHEMA.field("at").type), batch.num_rows)
+        yield pa.RecordBatch.from_arrays([batch["address"], when], schema=RESCUES_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -318,8 +330,15 @@ def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
     return Rescues(rows, until + APART if unread else 0.0)
 
 
-def last_rescues(spark: SparkSession, rows: Dataset) -> DataFrame:
-    """Each address that a look ever rescued, with the last time (column rescued_at)."""
-    from pyspark.sql import functions as F
+def last_rescues(spark: SparkSession, rows: Dataset) -> Mapped:
+    """Each address that a look ever rescued, with the last time: LAST_RESCUES."""
+    feeds = rows.feeds(make=_hashed)
+    return gather(spark, feeds, pa.schema([HASH, *RESCUES_SCHEMA]), _last, LAST_RESCUES, partitions_for(rows_in(feeds)))
 
-    return rows.frame(spark).groupBy("address").agg(F.max("at").alias("rescued_at"))
+
+def _hashed(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
+
+
+def _last(rows: pa.Table) -> Iterator[pa.Table]:
+    yield rows.group_by("address").aggregate([("at", "max")]).rename_columns(LAST_RESCUES.names)

@@ -250,6 +250,10 @@ class Mapped:
         assert isinstance(self.of, Few), "these rows are read by tasks"
         return self.make(self.of.read()) if self.make else self.of.read()
 
+    def few(self, most: int) -> bool:
+        """True if this process can read the rows, and finds at most so many."""
+        return isinstance(self.of, Few) and sum(batch.num_rows for batch in self.here()) <= most
+
     def in_tasks(self) -> Mapped:
         """The same rows, also few ones in a task of Spark."""
         if not isinstance(self.of, Few):
@@ -272,6 +276,20 @@ class Mapped:
                 return versions.frame_of(self.of.spark, self.schema.empty_table())
             return self.in_tasks().as_frame()
         return self.of.mapInArrow(self.make, from_arrow_schema(self.schema)) if self.make else self.of
+
+
+def both(one: Mapped, other: Mapped) -> Mapped:
+    """The rows of two that have the same columns."""
+    here, there = one.of, other.of
+    if isinstance(here, Few) and isinstance(there, Few):
+        sources = ((here.read, one.make), (there.read, other.make))  # tasks may read them, too
+
+        def read() -> Iterator[pa.RecordBatch]:
+            for batches, make in sources:
+                yield from make(batches()) if make else batches()
+
+        return Mapped(Few(here.spark, read, none=here.none and there.none), one.schema)
+    return Mapped(one.as_frame().unionByName(other.as_frame()), one.schema)
 
 
 def many(frame: DataFrame, rows: int | None = None) -> DataFrame:

@@ -43,14 +43,14 @@ from lakegc_core.names import Stage, Symptom, see
 from lakegc_core.policy.holds import PATH, TAG, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.spark.versions import frame_of
+from lakegc_core.spark.session import Few, Mapped
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.look import Look
 from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 STAGED, NEW, HELD_PATH, NEIGHBOUR = "staged", "new", "held path", "neighbour"
 """More kinds: staged; made after the mark had asked for commits; shown at a held path by a commit that is not retained;
@@ -92,7 +92,7 @@ class Canaries:
         """The number of canaries of each kind."""
         return dict(sorted(Counter(each.kind for each in self.found).items()))
 
-    def smuggled(self, spark: SparkSession) -> DataFrame | None:
+    def smuggled(self, spark: SparkSession) -> Mapped | None:
         """Those that the look has to know, as candidates that have waited long enough (PLAN_SCHEMA); None: there are
         none."""
         rows = {each.address: each.info for each in self.found if each.is_for_the_look}
@@ -111,7 +111,7 @@ class Canaries:
             ],
             schema=PLAN_SCHEMA,
         )
-        return frame_of(spark, table)
+        return Mapped(Few(spark, lambda: iter(table.to_batches())), PLAN_SCHEMA)
 
     def check(self, planned: Collection[str], smuggled: Collection[str], look: Look) -> None:
         """RefusedError if one of these addresses, which would be deleted, is one that lakeFS still shows. `smuggled`:

@@ -22,7 +22,7 @@ from lakegc_core.marks.findings import HELD
 from lakegc_core.names import Json, Stage, see
 from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, ReadFacts, StagedFacts
 from lakegc_core.policy.namespace import overlapping
-from lakegc_core.policy.retention import HOLD, Rules, rules_json
+from lakegc_core.policy.retention import Rules, rules_json
 from lakegc_core.references.commits.commit_walk import (
     COMMITS_SCHEMA,
     MOST_FETCHED,
@@ -36,9 +36,9 @@ from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
 from lakegc_core.references.of_neighbours import read_references
 from lakegc_core.references.ranges.held_paths import held_by_path
-from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
+from lakegc_core.references.ranges.lost_ranges import ignored_in
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, ignored_now, nothing_unknown, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
 from lakegc_core.spark.session import run_tasks
@@ -80,14 +80,12 @@ class Reads:
     def read(self, spark: SparkSession, context: MarkContext, retained: Dataset, *, by_holds: bool) -> Dataset:
         """Read the ranges of these commits (COMMITS_SCHEMA) that neither the mark nor this sweep has read yet. Returns
         their entries (ENTRIES_SCHEMA). `by_holds`: True if there are holds."""
-        if not by_holds and nothing_unknown(spark, context, retained, self.committed):
-            return Dataset(ENTRIES_SCHEMA)
-        commits = retained.frame(spark)
-        by_hold, ignored = commits["kept_by"].startswith(f"{HOLD}:"), ignored_now(spark, context, commits)
-        found = read_unknown(spark, context, commits.where(~by_hold), self.committed, ignored, unread_too=True)
+        marked = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
+        ignored = ignored_in(spark, context, marked + retained)
+        found = read_unknown(spark, context, retained, self.committed, ignored, unread_too=True)
         if not by_holds:
             return found
-        return found + read_unknown(spark, context, commits.where(by_hold), self.held, ignored, unread_too=True)
+        return found + read_unknown(spark, context, retained, self.held, ignored, by_hold=True, unread_too=True)
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ class Look:
         if live.rows:
             if lenient:
                 (objects,) = readable(spark, [objects])
-            sweeps.rescue(context, among(spark, objects.mapped(spark, "address"), live).as_frame())
+            sweeps.rescue(context, among(spark, objects.mapped(spark, "address"), live))
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:
         """The heads of branches when this look read them: their ranges are the mark's, or its own."""

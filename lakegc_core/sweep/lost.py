@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import Mapped, clear_errors
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 from lakegc_core.tables.parts import spark_width
 
@@ -43,7 +43,7 @@ def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> D
 
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
     with clear_errors():
-        if not samples or not present(some, config).limit(1).count():
+        if not present(some, config).limit(1).count():
             return None
     return present(spread(deleted), config).withColumn("outcome", F.lit(STILL_THERE))
 
@@ -57,13 +57,14 @@ def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
     return rows.mapInArrow(body, rows.schema)
 
 
-def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
+def seen_again(rows: Mapped, config: StoreConfig) -> Mapped:
     """Ask the store about objects that sweeps of other marks recorded as deleted, or that restores were to bring back
     (columns address, size, last_modified, as this mark listed them). The store has the last word: records may be of
     another moment.
 
-    Adds the column `outcome`: `already_gone` if the store has no object, SEEN_AGAIN if it has the one that the mark
-    listed. If it has another object, there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges it.
+    Returns address, size and `outcome`: `already_gone` if the store has no object, SEEN_AGAIN if it has the one that
+    the mark listed. If it has another object, there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges
+    it.
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,9 +77,12 @@ def seen_again(rows: DataFrame, config: StoreConfig) -> DataFrame:
             ]
             yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
 
-    return rows.select("address", "size", "last_modified").mapInArrow(body, "address string, size long, outcome string")
+    if not rows.few(_FEW):
+        rows = Mapped(spread(rows.as_frame()), rows.schema)
+    return rows.then(_TOLD, body)
 
 
+_FEW = 256  # requests that this process makes
 _TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
 
 

@@ -5,10 +5,10 @@ What is planned is written as parts; everything else gets its outcome in the jou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,32 +30,45 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
 from lakegc_core.sweep.canaries import Canaries, choose
+from lakegc_core.sweep.candidates import (
+    JUDGED,
+    PLANNED,
+    WITH_RING,
+    answered,
+    by_ring,
+    live,
+    looked_at,
+    not_shown,
+    planned,
+    row_of,
+    shown_of,
+    stamped,
+    with_ring,
+)
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again, spread
+from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.joins import flagged
+from lakegc_core.tables.gather import columns_of
+from lakegc_core.tables.joins import also_in, beside, flagged
 from lakegc_core.tables.parts import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLANNED = "planned"
 _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
-_JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
-_RANK = "int(log10(1 + pmod(xxhash64(address), 999999)))"  # 5 of nine rows in ten, 4 of nine in a hundred, and so on
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
 
@@ -91,31 +104,24 @@ class Planner:
     budget: Budget = field(default_factory=Budget)
     paths: Sequence[tuple[str, str]] = ()
 
-    def plan(self, candidates: DataFrame, attempt: int, to_sweep: int) -> Plan:
+    def plan(self, candidates: Mapped, attempt: int, to_sweep: int) -> Plan:
         """Look until no head moves meanwhile, at most LOOKS times: a head that moved may have hidden from the dump what
         it shows now. An object that any look finds referenced is rescued.
 
         Writes the objects that may be deleted as plan parts, and journals the others. `to_sweep`: number of objects
         that are left to sweep.
         """
-        from pyspark.sql import functions as F
-
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
-        judged = candidates.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(False))
-        judged = judged.select(*_JUDGED.names)
-        claimed = self._claimed(candidates)
+        claimed, judged = self._claimed(candidates), candidates
         if claimed is not None:
-            told = self._gone_by_other_marks(claimed, here, attempt)
-            judged = judged.drop("outcome").join(many(told), "address", "left")
-            judged = judged.withColumn("outcome", F.coalesce("outcome", F.lit(_PLANNED))).select(*_JUDGED.names)
-        judged = self._backed_up(judged)
+            judged = beside(candidates, self._gone_by_other_marks(claimed, here, attempt), "outcome")
+        judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
         if smuggled is not None:
-            smuggled = smuggled.withColumn("outcome", F.lit(_PLANNED)).withColumn("canary", F.lit(True))
-            judged = judged.unionByName(smuggled)
+            judged = both(judged, smuggled.then(JUDGED, partial(planned, True)))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -130,7 +136,7 @@ class Planner:
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
-    def _backed_up(self, judged: DataFrame) -> DataFrame:
+    def _backed_up(self, judged: Mapped) -> Mapped:
         """The candidates, of which those stay that the mark's backup lacks, if lakegc.yaml asks for one."""
         from pyspark.sql import functions as F
 
@@ -139,94 +145,75 @@ class Planner:
         if has_all or not self.context.policy.backup:
             return judged
         saved = backed_up(self.spark, self.context).withColumn("saved", F.lit(True))
-        rows = judged.join(many(saved), "address", "left")
-        lacks = (F.col("outcome") == _PLANNED) & F.col("saved").isNull()
+        rows = judged.as_frame().join(many(saved), "address", "left")
+        lacks = (F.col("outcome") == PLANNED) & F.col("saved").isNull()
         outcome = F.when(lacks, Outcome.NOT_IN_BACKUP).otherwise(F.col("outcome"))
-        return rows.withColumn("outcome", outcome).select(*_JUDGED.names)
+        return Mapped(rows.withColumn("outcome", outcome).select(*JUDGED.names), JUDGED)
 
-    def _without_canaries(self, judged: DataFrame, canaries: Canaries, look: Look) -> DataFrame:
+    def _without_canaries(self, judged: Mapped, canaries: Canaries, look: Look) -> Mapped:
         """The judged candidates alone, of which none is planned that lakeFS has just shown. RefusedError if a canary
         would be deleted that lakeFS still shows."""
-        from pyspark.sql import functions as F
-
         if not canaries.found:
-            return judged.drop("canary")
-        shown = F.col("address").isin(*canaries.addresses)
-        planned = (F.col("outcome") == _PLANNED) & shown
-        with clear_errors():
-            passed = [(row["address"], row["canary"]) for row in judged.where(planned).collect()]
-        smuggled = {address for address, is_canary in passed if is_canary}
-        canaries.check({address for address, is_canary in passed if not is_canary}, smuggled, look)
-        outcome = F.when(planned, Outcome.UNCONFIRMED).otherwise(F.col("outcome"))
-        return judged.where(~F.col("canary")).drop("canary").withColumn("outcome", outcome)
+            return judged
+        shown = pa.array(sorted(canaries.addresses), pa.string())
+        passed = run_on_rows(judged, partial(shown_of, shown))
+        smuggled = {each["address"] for each in passed if each["canary"]}
+        canaries.check({each["address"] for each in passed if not each["canary"]}, smuggled, look)
+        return judged.then(JUDGED, partial(not_shown, shown))
 
-    def _claimed(self, candidates: DataFrame) -> DataFrame | None:
+    def _claimed(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
         restores brought them back. None if there can be none."""
         deleted = self.record.deleted_by_other_marks(ever=True)
         # Where there is a gap, it begins anew for what was brought back.
         back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
         found = [each for each in (deleted, back) if each is not None]
-        if not found:
-            return None
-        return candidates.join(many(reduce(lambda one, other: one.union(other), found)), "address", "left_semi")
+        return also_in(candidates, *found) if found else None
 
-    def _gone_by_other_marks(self, claimed: DataFrame, here: DatasetFolder, attempt: int) -> DataFrame:
+    def _gone_by_other_marks(self, claimed: Mapped, here: DatasetFolder, attempt: int) -> Mapped:
         """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
         that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
         listed, its outcome here is `unconfirmed`."""
-        asked = _stamped(seen_again(spread(claimed), self.context.data), attempt)
+        asked = stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
-        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).frame(self.spark, "address", "outcome")
+        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
 
-    def _judged(self, judged: DataFrame, look: Look, out: DatasetFolder) -> tuple[DataFrame, Amount | None]:
+    def _judged(self, judged: Mapped, look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
         the sweep may be refused, or die, before there is a plan."""
-        from pyspark.sql import functions as F
-
         ready = look.began_at - self.context.level.gap.total_seconds()
-        rows = flagged(self.spark, Mapped(judged, _JUDGED), "live", look.referred_to())
-        rows = flagged(self.spark, rows, "held", look.kept_by_holds())
-        outcome = (
-            # It was gone before this sweep. If something refers to it, the next mark names it as missing.
-            F.when(F.col("outcome") == Outcome.ALREADY_GONE, Outcome.ALREADY_GONE)
-            .when(F.col("live"), Outcome.RESCUED)
-            .when(F.col("held"), Outcome.HELD)
-            .when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)
-            .otherwise(F.col("outcome"))
-        )
-        judged = rows.as_frame().withColumn("outcome", outcome).select(*_JUDGED.names)
-        split = out.divide(judged, dict.fromkeys((_CANDIDATES, _TOLD), _JUDGED), _split_planned)
-        planned, told = (split[name].frame(self.spark) for name in (_CANDIDATES, _TOLD))
+        rows = flagged(self.spark, judged, "live", look.referred_to())
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
+        split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)
+        would_go, told = (split[name].mapped(self.spark) for name in (_CANDIDATES, _TOLD))
         if split[_TOLD].rows:
-            is_live = F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD) & ~F.col("canary")
-            sweeps.rescue(self.context, told.where(is_live))
+            sweeps.rescue(self.context, told.then(JUDGED, live))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
         asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
         if asked is None:
-            return planned.unionByName(told), None
+            return both(would_go, told), None
         if asked.shown.rows:
-            sweeps.rescue(self.context, asked.shown.frame(self.spark))
-        shown = planned.join(many(asked.verdicts), "address", "left")
-        planned = shown.withColumn("outcome", F.coalesce("verdict", "outcome")).drop("verdict")
-        return planned.unionByName(told), asked.left
+            sweeps.rescue(self.context, asked.shown.mapped(self.spark))
+        return both(beside(would_go, asked.verdicts, "verdict").then(JUDGED, answered), told), asked.left
 
     def _known(self) -> Known:
         """Proofs of contents, by earlier marks."""
         return known(self.context, self.context.mark.facts(ExpiredFacts).prices)
 
     def _write_plan(
-        self, judged: DataFrame, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
+        self, judged: Mapped, here: DatasetFolder, attempt: int, partitions: int, *, may_be_gone: bool
     ) -> Dataset:
+        from pyspark.sql import functions as F
+
         at = clock.now().timestamp()
         failed = failed_before(self.spark, self.context) if self.budget.is_any else None
-        ordered = self._ordered(_with_failures(_stamped(judged, attempt, at), failed), partitions)
+        rows = stamped(judged.then(WITH_RING, with_ring), attempt, at)
         parts = write(
-            ordered.select(*OUTCOMES_SCHEMA.names, "last_modified", "etag", "since", FAILURE),
+            self._ordered(_with_failures(rows, failed), partitions),
             here.config,
             {PLAN: here.at(PLAN), _LAST: here.at(PLAN), "outcomes": self.record.journal.path},
             {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA},
@@ -250,18 +237,21 @@ class Planner:
         kept = cut.within(self.spark, planned, self.budget)
         told = told_of_the_rest(self.context, self.record, attempt, failed)
         if told is not None:
-            self.record.journal.put("", _stamped(told, attempt), OUTCOMES_SCHEMA)
+            self.record.journal.put("", told.withColumn("attempt", F.lit(attempt)), OUTCOMES_SCHEMA)
         return kept
 
-    def _ordered(self, rows: DataFrame, partitions: int) -> DataFrame:
+    def _ordered(self, rows: Mapped, partitions: int) -> Mapped:
         """The rows in partitions, enough of them to keep all tasks busy; by ring, as nearly as hashes tell."""
         from pyspark.sql import functions as F
 
+        if partitions == 1 and rows.few(_ROWS_A_PART):
+            return rows.then(rows.schema, partial(by_ring, rows.schema))
+        frame = rows.as_frame()
         if self.budget.is_any:  # the largest objects first
-            spread = rows.repartitionByRange(partitions, F.desc("size"), "address")
+            spread = frame.repartitionByRange(partitions, F.desc("size"), "address")
         else:  # by unit, so that a batch stays within few prefixes of the store
-            spread = rows.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
-        return spread.sortWithinPartitions(F.expr(_RANK), "address")
+            spread = frame.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
+        return Mapped(spread.sortWithinPartitions("ring", "address"), rows.schema)
 
     def _check_neighbours(self, look: Look) -> None:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
@@ -273,27 +263,20 @@ class Planner:
             raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
 
 
-def _stamped(rows: DataFrame, attempt: int, at: float | None = None) -> DataFrame:
-    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or their own, or now."""
-    from pyspark.sql import functions as F
-
-    if at is None and "at" in rows.columns:
-        return rows.withColumn("attempt", F.lit(attempt))
-    at = clock.now().timestamp() if at is None else at
-    return rows.withColumn("attempt", F.lit(attempt)).withColumn("at", moment(at))
-
-
-def _with_failures(rows: DataFrame, failed: DataFrame | None) -> DataFrame:
+def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
     """The rows with FAILURE."""
-    from pyspark.sql import functions as F
-
+    shape = pa.schema([*rows.schema, pa.field(FAILURE, pa.string())])
     if failed is None:
-        return rows.withColumn(FAILURE, F.lit(None).cast("string"))
-    return rows.join(many(failed), "address", "left")
+        return rows.then(shape, partial(_no_failure, shape))
+    return Mapped(rows.as_frame().join(many(failed), "address", "left").select(*shape.names), shape)
+
+
+def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
 
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
-    planned = pc.equal(table["outcome"], _PLANNED)
+    planned = pc.equal(table["outcome"], PLANNED)
     return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
 
 
@@ -331,7 +314,7 @@ class _SplitPlan:
             table = _instead(table, pc.greater(table["size"].combine_chunks(), self.most_bytes), Outcome.OVER_BUDGET)
         if self.store is not None:
             table = mark_gone(mark_lost(table, self.store), self.store, asked=self.resumed)
-        planned, failed = pc.equal(table["outcome"], _PLANNED), pc.is_valid(table[FAILURE])
+        planned, failed = pc.equal(table["outcome"], PLANNED), pc.is_valid(table[FAILURE])
         return {
             PLAN: table.filter(pc.and_not(planned, failed)),
             _LAST: table.filter(pc.and_(planned, failed)),
@@ -346,5 +329,5 @@ class _SplitPlan:
 def _instead(table: pa.Table, chosen: pa.Array, outcome: str) -> pa.Table:
     """The rows, in which those that are planned and chosen have this outcome instead."""
     told = table["outcome"].combine_chunks()
-    told = pc.if_else(pc.and_(chosen, pc.equal(told, _PLANNED)), str(outcome), told)
+    told = pc.if_else(pc.and_(chosen, pc.equal(told, PLANNED)), str(outcome), told)
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", told)

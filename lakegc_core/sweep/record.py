@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
 from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import FINDINGS_SCHEMA
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
@@ -24,7 +27,7 @@ from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since, with_unswept
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """The folder of an attempt for its plan."""
+
+_ADDRESS = pa.schema([OUTCOMES_SCHEMA.field("address")])
 
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST, Outcome.CHANGED)
 """Outcomes after which no sweep of the mark deletes the object again: it is gone, live, or another one."""
@@ -89,12 +94,16 @@ class SweepRecord:
             for each in level.prefixes
         )
 
-    def unfinished(self, expired: DataFrame) -> DataFrame:
+    def unfinished(self, expired: Mapped) -> Mapped:
         """The expired rows that no sweep of this mark has finished with, and that no restore brought back."""
-        for number in self._numbers_before:
-            expired = self._without_finished(expired, self._sealed_outcomes(number))
-        back = self.brought_back
-        return expired if back is None else expired.join(many(back), "address", "left_anti")
+        numbers, back = self._numbers_before, self.brought_back
+        if not numbers and back is None:
+            return expired
+        rows = expired.as_frame()
+        for number in numbers:
+            rows = self._without_finished(rows, self._sealed_outcomes(number))
+        rows = rows if back is None else rows.join(many(back), "address", "left_anti")
+        return Mapped(rows, expired.schema)
 
     @cached_property
     def brought_back(self) -> DataFrame | None:
@@ -144,17 +153,16 @@ class SweepRecord:
         self._reads |= {_key(source): source in good.sources for source in new.sources}
         return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
 
-    def deleted_by_other_marks(self, *, ever: bool = False) -> DataFrame | None:
+    def deleted_by_other_marks(self, *, ever: bool = False) -> Mapped | None:
         """Addresses that sweeps of other marks deleted after this mark began to list, by the last event of each. The
         mark may still name them. `ever`: also of objects that came back since, which may be others than the mark
         listed. None if there was no such sweep, or if another version made this mark, which need not say when it
         listed. Damaged records are passed over; then two sweeps may count one object."""
         if self._records_since is None:
             return None
-        found = gone(self._spark, self._records_since, but=self._context.header.mark_id, ever=ever).as_frame()
+        found = gone(self._spark, self._records_since, but=self._context.header.mark_id, ever=ever)
         # By the clock of another machine, so that the store is asked before this is believed.
-        is_since = found["at"] >= moment(self._listed_at - clock.APART)
-        return found.where(found["mark_id"].isNotNull() & is_since).select("address")
+        return found.then(_ADDRESS, partial(_counted_since, instant(self._listed_at - clock.APART)))
 
     @cached_property
     def _records_since(self) -> Records | None:
@@ -175,8 +183,11 @@ class SweepRecord:
         """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
         if not self._is_taken_up and self._records_since is None:
             return []  # nobody looked for such objects
-        rows = self.journalled().frame(self._spark)
-        seen = rows.where(rows["outcome"] == SEEN_AGAIN).select("address").distinct()
+        rows = self.journalled().mapped(self._spark, "address", "outcome")
+        rows = rows.then(_ADDRESS, _seen_again)
+        if rows.few(0):
+            return []
+        seen = rows.as_frame().distinct()
         with clear_errors():
             if not seen.limit(1).count():
                 return []
@@ -293,7 +304,7 @@ class SweepRecord:
         found = totals_of(with_since(self._spark, outcomes, planned, expired), copies, plan.get("attempt", 1))
         if not plan.get("only"):
             return found
-        others = self.unfinished(expired.frame(self._spark, "address", "since"))
+        others = self.unfinished(expired.mapped(self._spark, "address", "since")).as_frame()
         return with_unswept(found, others.join(many(self.outcomes().select("address")), "address", "left_anti"))
 
     def _beside_others(self, outcomes: DataFrame) -> DataFrame:
@@ -304,7 +315,7 @@ class SweepRecord:
         by_other_marks = self.deleted_by_other_marks()
         if by_other_marks is None:
             return outcomes.withColumn("by_other_marks", F.lit(False))
-        others = by_other_marks.withColumn("by_other_marks", F.lit(True))
+        others = by_other_marks.as_frame().withColumn("by_other_marks", F.lit(True))
         joined = outcomes.join(many(others), "address", "left")
         return joined.withColumn("by_other_marks", F.coalesce("by_other_marks", F.lit(False)))
 
@@ -352,6 +363,16 @@ class SweepRecord:
     def _outcomes(self, folder: str) -> DataFrame:
         rows = self.journalled(folder).frame(self._spark)
         return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
+
+
+def _counted_since(moment: pa.Scalar, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        is_counted = pc.and_(pc.is_valid(rows["mark_id"]), pc.greater_equal(rows["at"], moment))
+        yield rows.filter(is_counted).select(_ADDRESS.names)
+
+
+def _seen_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.filter(pc.equal(rows["outcome"], SEEN_AGAIN)).select(_ADDRESS.names) for rows in batches)
 
 
 def _key(source: Source) -> str:

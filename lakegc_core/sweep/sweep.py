@@ -23,14 +23,14 @@ from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
 from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.sweep.conditions import conditions_of
-from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import left_over
 from lakegc_core.sweep.keeping import kept, promised
 from lakegc_core.sweep.look import Look, Reads, take_look
@@ -148,18 +148,20 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         listed: DataFrame | None = None  # by another tool's mark
+        candidates: Mapped
         if self.record.is_begun:
             self._check_same_list()
             self._tell_lakefs()
             self._leave_restored()
-            candidates = self.record.left()
+            candidates = self._left()
         else:
-            candidates = self.record.unfinished(self._expired.frame(self.spark))
+            candidates = self.record.unfinished(self._expired.mapped(self.spark))
             if isinstance(self.only, Chosen):
-                candidates = self.only.among(candidates)
+                candidates = Mapped(self.only.among(candidates.as_frame()), FINDINGS_SCHEMA)
             elif self.only is not None:
                 listed = other_tools.addresses(self.spark, self.context, self.only)
-                candidates = candidates.join(many(listed), "address", "left_semi")
+                both = candidates.as_frame().join(many(listed), "address", "left_semi")
+                candidates = Mapped(both, FINDINGS_SCHEMA)
         is_whole = self.only is None and not self.record.may_have_deleted
         to_sweep = self._expired.rows if is_whole else _count(candidates)
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
@@ -186,9 +188,13 @@ class _Sweep:
             if self.waves.is_over:
                 self._leave_the_rest(attempt)
                 return self._conclude((self._last_look if self.waves.gone else self._look_again)(attempt + 1))
-            candidates, before = self.record.left(), to_sweep
+            candidates, before = self._left(), to_sweep
             to_sweep = _count(candidates)
             self.spinning.look(before, to_sweep)
+
+    def _left(self) -> Mapped:
+        """The objects of the plan that are left to sweep."""
+        return Mapped(self.record.left(), PLAN_SCHEMA)
 
     def close(self) -> SweepResult:
         if not self.record.is_begun:
@@ -321,10 +327,13 @@ class _Sweep:
         """Put on record what the store said it had deleted and shows all the same. Not what a restore brought back."""
         from pyspark.sql import functions as F
 
+        samples = self.context.level.samples
+        if not samples:
+            return
         deleted, back = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED), self.record.brought_back
         deleted = deleted if back is None else deleted.join(many(back), "address", "left_anti")
         told = deleted.groupBy("address", "size").agg(F.max("at").alias(_AFTER))
-        there = lying(told, self.context.data, self.context.level.samples, self.record.folder)
+        there = lying(told, self.context.data, samples, self.record.folder)
         if there is not None:
             self._journal(there, self.record.next_attempt())
 
@@ -338,6 +347,8 @@ class _Sweep:
         from pyspark.sql import functions as F
 
         referred = among(self.spark, self.record.planned().mapped(self.spark), look.live())
+        if referred.few(0):
+            return
         lost = absent(referred.as_frame(), self.context.data)
         self._journal(lost.withColumn("outcome", F.lit(Outcome.LOST)), attempt)
 
@@ -370,6 +381,6 @@ class _Sweep:
         )
 
 
-def _count(rows: DataFrame) -> int:
+def _count(rows: Mapped) -> int:
     with clear_errors():
-        return int(rows.count())
+        return int(rows.as_frame().count())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.names import Json
 from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
-from lakegc_core.tables.gather import Feed, Make, columns_of, rows_of_feeds
+from lakegc_core.tables.gather import Feed, Make, columns_of, is_little, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
 from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, write
 
@@ -93,8 +94,8 @@ class Dataset:
 
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """The same datasets without the parts whose bytes are not those that were written. The executors read each part
-    through for this."""
+    """The same datasets without the parts whose bytes are not those that were written. Each part is read through for
+    this, by executors if there is much to read."""
 
     def task(place: tuple[int, int]) -> Iterator[Json]:
         number, source = place[0], datasets[place[0]].sources[place[1]]
@@ -104,7 +105,9 @@ def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
             yield {"dataset": number, "source": place[1]}
 
     places = [(number, each) for number, dataset in enumerate(datasets) for each in range(len(dataset.sources))]
-    good = {(result["dataset"], result["source"]) for result in run_tasks(spark, places, task)}
+    feeds = [feed for dataset in datasets for feed in dataset.feeds()]
+    results = chain.from_iterable(map(task, places)) if is_little(feeds) else run_tasks(spark, places, task)
+    good = {(result["dataset"], result["source"]) for result in results}
     return [
         replace(dataset, sources=tuple(source for each, source in enumerate(dataset.sources) if (number, each) in good))
         for number, dataset in enumerate(datasets)

@@ -75,7 +75,7 @@ def _few(feeds: Sequence[Feed]) -> bool:
     return few(rows_in(feeds)) and len(feeds) <= _FEW_FEEDS
 
 
-def _here(feeds: Sequence[Feed], holding: int) -> bool:
+def is_little(feeds: Sequence[Feed], holding: int = 0) -> bool:
     """True if this process may read the feeds."""
     return not feeds or (_few(feeds) and rows_in(feeds) + holding <= FEW)
 
@@ -118,7 +118,7 @@ def gather(
                     own = own.filter(pa.array(own["hash"].to_numpy() % partitions == number))
                 yield from decided(own)
 
-    if _here(feeds, holding):
+    if is_little(feeds, holding):
 
         def here() -> Iterator[pa.RecordBatch]:
             return decided(pa.Table.from_batches(_rows(feeds, schema), schema))
@@ -145,7 +145,7 @@ def rows_of_feeds(
 
     This process reads few rows itself. `holding`: the number of rows that the feeds keep in memory meanwhile, which
     count as well; ELSEWHERE where what is made of few rows is much work."""
-    if _here(feeds, holding):
+    if is_little(feeds, holding):
         return Mapped(Few(spark, lambda: _rows(feeds, schema), none=not feeds), schema)
     rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))

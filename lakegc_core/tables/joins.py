@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Few, Mapped, many
 from lakegc_core.tables.gather import Feed, Make, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Wanted, filter_of
 from lakegc_core.tables.parts import spark_width
@@ -69,6 +70,40 @@ def flagged(spark: SparkSession, rows: Mapped, name: str, wanted: Wanted, *, par
     own, keys = _keyed(spark, rows, wanted, partitions)
     joined = own.join(many(keys.distinct().withColumn(name, F.lit(True))), _KEY.name, "left")
     return Mapped(joined.withColumn(name, F.coalesce(name, F.lit(False))).select(*shape.names), shape)
+
+
+def beside(rows: Mapped, others: Mapped, *columns: str) -> Mapped:
+    """All rows, with these columns of that row of `others` which has the same address: null where none has. `others`
+    has each address at most once. Addresses are compared as they are. Few others are sent to all tasks."""
+    shape = pa.schema([*rows.schema, *(others.schema.field(name).with_nullable(True) for name in columns)])
+    if isinstance(others.of, Few):
+        known = pa.Table.from_batches(others.here(), others.schema)
+        wanted = ["address", *columns]
+        one = pa.RecordBatch.from_arrays([known[name].combine_chunks() for name in wanted], wanted)
+        return rows.then(shape, partial(_each_beside, one))
+    joined = rows.as_frame().join(many(others.as_frame().select("address", *columns)), "address", "left")
+    return Mapped(joined.select(*shape.names), shape)
+
+
+def _each_beside(known: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        places = pc.index_in(rows["address"], value_set=known["address"])
+        for field in list(known.schema)[1:]:
+            rows = rows.append_column(field.with_nullable(True), known[field.name].take(places))
+        yield rows
+
+
+def also_in(rows: Mapped, *others: Mapped) -> Mapped:
+    """The rows whose address is one of others. Addresses are compared as they are. Few others are sent to all tasks."""
+    if all(isinstance(each.of, Few) for each in others):
+        known = pa.concat_tables(pa.Table.from_batches(each.here(), each.schema).select(["address"]) for each in others)
+        return rows.then(rows.schema, partial(_each_known, known["address"].combine_chunks()))
+    found = reduce(lambda one, other: one.union(other), (each.as_frame().select("address") for each in others))
+    return Mapped(rows.as_frame().join(many(found), "address", "left_semi").select(*rows.schema.names), rows.schema)
+
+
+def _each_known(known: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows.filter(pc.is_in(rows["address"], value_set=known)) for rows in batches)
 
 
 def _keyed(spark: SparkSession, rows: Mapped, wanted: Wanted, partitions: int) -> tuple[DataFrame, DataFrame]:

@@ -111,8 +111,8 @@ COMMITS = (
         f"{_READ}/test_unknown_ranges.py",
         (
             "a look takes a commit for known if the mark knows any",
-            'wanted - {""} <= set[str]().union(*known)',
-            "bool(wanted & set[str]().union(*known))",
+            "ids.filter(pc.invert(pc.is_in(ids, known.combine_chunks())))",
+            "ids if not len(known) else ids.slice(0, 0)",
         ),
     ),
     *of(
@@ -180,8 +180,8 @@ EXPIRED = (
         ),
         (
             "what a later mark found live may be swept at once",
-            'F.greatest("since", F.coalesce("later", now))',
-            'F.greatest("since", F.coalesce("later", "since"))',
+            "later = pc.fill_null(rows[by], new)",
+            "later = pc.coalesce(rows[by], since)",
         ),
         (
             "a later mark that broke off found nothing live",

@@ -56,14 +56,18 @@ PLANS = (
         f"{_SWEPT}/test_planning.py",
         ("what is too young by lakegc.yaml is planned", "        table = self._without_young(table)\n", ""),
         (
-            "what is rescued is not remembered for the next mark",
-            'F.col("outcome").isin(Outcome.RESCUED, Outcome.HELD)',
-            'F.col("outcome").isin(Outcome.HELD)',
-        ),
-        (
             "what a branch shows is not remembered for the next mark",
             "        if asked.shown.rows:\n",
             "        if False:\n",
+        ),
+    ),
+    *of(
+        "lakegc_core/sweep/candidates.py",
+        f"{_SWEPT}/test_planning.py",
+        (
+            "what is rescued is not remembered for the next mark",
+            "pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())",
+            "pa.array([Outcome.HELD], pa.string())",
         ),
     ),
     *of(
@@ -77,9 +81,13 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/sweep/planning.py",
+        "lakegc_core/sweep/candidates.py",
         f"{_RACES}/test_after_the_mark.py::test_a_tag_is_put_on_an_expired_commit",
-        ("what the look finds committed is planned", '.when(F.col("live"), Outcome.RESCUED)', ""),
+        (
+            "what the look finds committed is planned",
+            'rows["live"], rows["held"], late]',
+            'rows["canary"], rows["held"], late]',
+        ),
     ),
     *of(
         "lakegc_core/sweep/planning.py",
@@ -91,12 +99,12 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/sweep/planning.py",
+        "lakegc_core/sweep/candidates.py",
         f"{_RACES}/test_after_the_mark.py {_RACES}/test_from_mark_to_mark.py -k after_the_mark",
         (
             "what was dead for less than the gap is planned",
-            '.when((F.col("outcome") == _PLANNED) & (F.col("since") > moment(ready)), Outcome.UNCONFIRMED)',
-            "",
+            'pc.greater(rows["since"], instant(ready))',
+            'pc.greater(rows["since"], instant(ready + 1e8))',
         ),
     ),
     *of(

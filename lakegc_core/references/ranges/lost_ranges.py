@@ -20,9 +20,10 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json
 from lakegc_core.spark.session import clear_errors
+from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 UNREAD = ""
 """`read_in` of a range that no mark has read."""
@@ -76,14 +77,14 @@ def read_in(range_ids: pa.Array, lost: set[str], mark_id: str) -> pa.Array:
     return pa.array([UNREAD if each in lost else mark_id for each in range_ids.to_pylist()], pa.string())
 
 
-def ignored_in(context: MarkContext, commits: DataFrame) -> Ignored:
-    """What is ignored of retained commits (commit_id, metarange_id): few, since lakegc.yaml names each."""
+def ignored_in(spark: SparkSession, context: MarkContext, commits: Dataset) -> Ignored:
+    """What is ignored of retained commits (COMMITS_SCHEMA): few, since lakegc.yaml names each."""
     from pyspark.sql import functions as F
 
     named = context.header.ignore_commits
     if not named:
-        return Ignored()
-    has = commits.where("metarange_id != ''").groupBy("metarange_id")
+        return NOTHING_IGNORED
+    has = commits.frame(spark, "commit_id", "metarange_id").where("metarange_id != ''").groupBy("metarange_id")
     alone = has.agg(F.min(F.col("commit_id").isin(*named)).alias("alone")).where("alone")
     with clear_errors():
         return Ignored(tuple(sorted(row["metarange_id"] for row in alone.collect())))

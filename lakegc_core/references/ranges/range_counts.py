@@ -37,6 +37,9 @@ from lakegc_core.references.ranges.range_files import (
     RangeWriter,
     check_metaranges,
     check_references,
+    holding_metaranges,
+    holding_ranges,
+    partitions_of,
     reading,
     sum_metaranges,
     summary,
@@ -44,7 +47,7 @@ from lakegc_core.references.ranges.range_files import (
 )
 from lakegc_core.spark.session import clear_errors, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -95,7 +98,7 @@ def read_changes(
     metaranges = _read_metaranges(spark, context, layers, commits, out, expected)
     checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
-    ignored = ignored_in(context, commits.frame(spark, "commit_id", "metarange_id"))
+    ignored = ignored_in(spark, context, commits)
     work = writing(context, out, ignored)
     with _naming_commits(spark, context, metaranges[METARANGES], commits):
         results = _read_ranges(spark, context, layers, metaranges, work)
@@ -140,20 +143,18 @@ def _read_metaranges(
 ) -> dict[str, Dataset]:
     """Rows of the metaranges that are retained only now, and of those that were only before; checksums of all that are
     retained."""
-    feeds = commits.feeds("metarange_id", make=_named_now)
+    feeds, files = commits.feeds("metarange_id", make=_named_now), expected
     for base in layers[:1]:
-        feeds += base.dataset(Stage.COMMITTED_ADDRESSES, CHECKSUMS_SCHEMA, CHECKSUMS).feeds(make=_named_before)
+        before = base.dataset(Stage.COMMITTED_ADDRESSES, CHECKSUMS_SCHEMA, CHECKSUMS)
+        feeds, files = [*feeds, *before.feeds(make=_named_before)], files + before.rows
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
-    partitions = _partitions(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions, holding=ELSEWHERE)
+    partitions = partitions_of(context, feeds, tasks)
+    rows = gather(
+        spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions, holding=holding_metaranges(files)
+    )
     schemas = {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     return out.divide(rows, schemas, _split_metaranges, sum_metaranges)
-
-
-def _partitions(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
-    """The number of partitions: as many as are wanted, but enough to hold the rows."""
-    return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
 
 
 def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -223,10 +224,11 @@ def _read_ranges(
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
         feeds += metaranges[name].feeds(*columns, make=_Counted(sign))
     changed = metaranges[METARANGES].rows + metaranges[_FORMER].rows
+    few = holding_ranges([metaranges[METARANGES], metaranges[_FORMER]])
     # The work is in the ranges that changed: at most as many as there are references to such.
-    partitions = _partitions(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
+    partitions = partitions_of(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
     judge = _Judging(tuple(layer.mark_id for layer in layers))
-    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions, holding=ELSEWHERE)
+    judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions, holding=few)
     return run_on_rows(judged, _ChangedRanges(work))
 
 

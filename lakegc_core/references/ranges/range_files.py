@@ -26,6 +26,8 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, read_in
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import ELSEWHERE as BY_TASKS
+from lakegc_core.tables.gather import Feed, partitions_for, rows_in
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import part_results, parts_of
 
@@ -35,6 +37,7 @@ RANGES = "ranges"
 INDEX = "index"
 DROPPED = "dropped"
 NOT_KNOWN = " What it refers to is not known, and nothing is collected while that is so."
+_FEW_METARANGES, _FEW_RANGES = 64, 128
 _TOGETHER_BYTES = 1 << 20  # of files that are decoded together
 _IN_FLIGHT = 8  # requests of a task at a time: a store answers even a small one after many milliseconds
 _BYTES_IN_FLIGHT = 1 << 25  # limits them further: each counts as many bytes as the largest file so far
@@ -83,10 +86,12 @@ def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
 
 
 def sum_metaranges(table: pa.Table) -> dict[str, int]:
-    """Totals of rows of CHECKSUMS (`stated_ranges`, `checksum`), or of METARANGES (`ranges`): these have a column
-    range_id."""
+    """Totals of rows of CHECKSUMS (`stated_ranges`, `checksum`), or of METARANGES (`ranges`, and `entries` as these
+    state them): these have a column range_id."""
     if "range_id" in table.column_names:
-        return {"ranges": pc.sum(pc.not_equal(table["range_id"], "")).as_py() or 0}
+        is_range = pc.not_equal(table["range_id"], "")
+        entries = pc.sum(table["count"].filter(is_range)).as_py() or 0
+        return {"ranges": pc.sum(is_range).as_py() or 0, "entries": entries}
     sums = pc.sum(table["count"]).as_py() or 0
     return {"stated_ranges": sums, "checksum": sum_of(table["checksum"].to_numpy())}
 
@@ -330,6 +335,24 @@ def check_references(facts: ReadFacts) -> None:
             "The ranges that were read are not those that the retained metaranges refer to: their checksums differ. "
             "Run the mark again, as a clean one (--clean)."
         )
+
+
+def holding_metaranges(metaranges: int) -> int:
+    """`holding` (see `gather`) of rows that name so many metaranges to be read: this process reads a few. One of a
+    billion objects has some megabytes."""
+    return 0 if metaranges <= _FEW_METARANGES else BY_TASKS
+
+
+def holding_ranges(metaranges: Sequence[Dataset]) -> int:
+    """`holding` (see `gather`) of rows that name ranges to be read, at most all of these metaranges
+    (METARANGES_SCHEMA): this process reads a few that are small."""
+    ranges, entries = (sum(each.sum(name) for each in metaranges) for name in ("ranges", "entries"))
+    return entries if ranges <= _FEW_RANGES else BY_TASKS
+
+
+def partitions_of(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> int:
+    """The number of partitions: as many as are wanted, but enough to hold the rows."""
+    return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
 
 
 def reading(context: MarkContext) -> RangeReader:

@@ -5,16 +5,21 @@ A mark reads with `range_counts`, which counts what came and what went. A look n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommittedFacts, ReadFacts
+from lakegc_core.policy.retention import HOLD
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
-from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, ignored_in
+from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     CHECKSUMS,
@@ -25,21 +30,40 @@ from lakegc_core.references.ranges.range_files import (
     RANGES,
     RANGES_SCHEMA,
     SCHEMAS,
+    RangeReader,
     check_metaranges,
+    holding_metaranges,
+    holding_ranges,
+    partitions_of,
     reading,
     split_metaranges,
     sum_metaranges,
     summary,
     writing,
 )
-from lakegc_core.spark.session import Few, Mapped, clear_errors, many, run_on_rows
+from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import ELSEWHERE as BY_TASKS
+from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-
+_UNKNOWN = "unknown"
+_WANTED, _KNOWN = range(2)
+_IDS = pa.schema([COMMITS_SCHEMA.field("metarange_id")])
+_NAMED = pa.schema([KIND, HASH, *_IDS])
+_RANGE = [
+    pa.field("range_id", pa.string(), nullable=False),
+    pa.field("references", pa.int64()),
+    pa.field("count", pa.int64()),  # the least that a metarange states
+    pa.field("most", pa.int64()),  # the largest
+    pa.field("min_key", pa.binary()),
+    pa.field("max_key", pa.binary()),
+]
+_COUNTED = pa.schema([KIND, HASH, *_RANGE])
 _SCHEMAS = {CHECKSUMS: CHECKSUMS_SCHEMA} | {name: each for name, each in SCHEMAS.items() if name != DROPPED}
 
 
@@ -64,72 +88,42 @@ class ReadSince:
         self.datasets = {name: known + found[name] for name, known in self.datasets.items()}
 
 
-def ignored_now(spark: SparkSession, context: MarkContext, retained: DataFrame) -> Ignored:
-    """What is ignored of the commits that the mark and a look found retained (`retained`: COMMITS_SCHEMA)."""
-    marked = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark, "commit_id", "metarange_id")
-    return ignored_in(context, marked.unionByName(retained.select("commit_id", "metarange_id")))
-
-
-def nothing_unknown(spark: SparkSession, context: MarkContext, retained: Dataset, so_far: ReadSince) -> bool:
-    """True if the mark or `so_far` has all metaranges of the retained commits (COMMITS_SCHEMA). This process looks if
-    they are few, and no commit is ignored; False says nothing."""
-    if context.policy.ignore_commits or context.mark.facts(CommittedFacts).ranges_ignored:
-        return False  # what was passed over is tried again
-    marked, read = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA), so_far.datasets[CHECKSUMS]
-    every = [each.mapped(spark, "metarange_id") for each in (retained, marked, read)]
-    if not all(isinstance(each.of, Few) for each in every):
-        return False
-    wanted, *known = ({name for rows in each.here() for name in rows["metarange_id"].to_pylist()} for each in every)
-    return wanted - {""} <= set[str]().union(*known)
-
-
 def read_unknown(
     spark: SparkSession,
     context: MarkContext,
-    retained: DataFrame,
+    retained: Dataset,
     so_far: ReadSince,
     ignored: Ignored = NOTHING_IGNORED,
     *,
+    by_hold: bool = False,
     unread_too: bool = False,
 ) -> Dataset:
-    """Read the metaranges in `retained` (column metarange_id) that neither the mark nor `so_far` has, and of their
-    ranges those that neither has. Adds them to `so_far`. Returns the new addresses (ENTRIES_SCHEMA).
+    """Read the metaranges of `retained` (COMMITS_SCHEMA) that neither the mark nor `so_far` has, and of their ranges
+    those that neither has. Adds them to `so_far`. Returns the new addresses (ENTRIES_SCHEMA).
 
-    `ignored`: whose ranges are passed over where they cannot be read; each call tries again. `unread_too`: read the
-    ranges, too, that the mark passed over.
+    `by_hold`: of the commits that only holds keep; False: of all others. `ignored`: whose ranges are passed over where
+    they cannot be read; each call tries again. `unread_too`: read the ranges, too, that the mark passed over.
     """
-    from pyspark.sql import functions as F
-
     mark, out = context.mark, so_far.out
-    wanted = retained.select("metarange_id").where("metarange_id != ''").distinct()
-    marked = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).frame(spark, "metarange_id").distinct()
-    read = so_far.datasets[CHECKSUMS].frame(spark, "metarange_id")
-    known = marked.unionByName(read.where(~F.col("metarange_id").isin(*ignored.metarange_ids)))
-    unknown = wanted.join(many(known), "metarange_id", "left_anti")
-    with clear_errors():
-        expected = unknown.count()
+    marked = mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
+    feeds = retained.feeds("metarange_id", "kept_by", make=partial(_wanted, by_hold))
+    feeds += marked.feeds("metarange_id", make=partial(_known, ()))
+    feeds += so_far.datasets[CHECKSUMS].feeds("metarange_id", make=partial(_known, ignored.metarange_ids))
+    unknown = out.put(_UNKNOWN, gather(spark, feeds, _NAMED, _unknown, _IDS, partitions_for(rows_in(feeds))), _IDS)
     unread_too = unread_too and mark.facts(CommittedFacts).ranges_ignored > 0
-    if expected == 0 and not unread_too:  # the usual case: nothing was committed since
+    if unknown.rows == 0 and not unread_too:  # the usual case: nothing was committed since
         return Dataset(ENTRIES_SCHEMA)
-    found = _read_metaranges(spark, context, unknown, expected, out)
-    of_mark = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark)
-    held = of_mark.unionByName(so_far.datasets[RANGES].frame(spark)).where(F.col("read_in") != UNREAD)
-    tasks = tasks_for(found[METARANGES].sum("ranges"), 32, 8 * spark_width(spark))
-    rows = found[METARANGES].frame(spark).where("range_id != ''").withColumn("references", F.lit(1).cast("long"))
+    found = _read_metaranges(spark, context, unknown, out)
+    of_mark = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
+    feeds = found[METARANGES].feeds("range_id", "count", "min_key", "max_key", make=_named)
+    feeds += (of_mark + so_far.datasets[RANGES]).feeds("range_id", "read_in", make=_held)
     if unread_too:
-        rows = rows.unionByName(of_mark.where(F.col("read_in") == UNREAD).drop("read_in"), allowMissingColumns=True)
-    ranges = (
-        rows.groupBy("range_id")
-        .agg(
-            F.sum("references").alias("references"),
-            F.min("count").alias("count"),
-            F.max("count").alias("most"),
-            F.min("min_key").alias("min_key"),
-            F.max("max_key").alias("max_key"),
-        )
-        .join(many(held.select("range_id")), "range_id", "left_anti")
-        .repartition(context.settings.scale.range_num_partitions or tasks)
-    )
+        feeds += of_mark.feeds(make=_passed_over)
+    references = found[METARANGES].sum("ranges") + (of_mark.rows if unread_too else 0)
+    tasks = tasks_for(references, 32, 8 * spark_width(spark))
+    few = BY_TASKS if unread_too else holding_ranges([found[METARANGES]])
+    partitions = partitions_of(context, feeds, tasks)
+    ranges = gather(spark, feeds, _COUNTED, _not_held, pa.schema(_RANGE), partitions, holding=few)
     work = writing(context, out, ignored)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
     summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index
@@ -137,16 +131,77 @@ def read_unknown(
     return read[Stage.COMMITTED_ADDRESSES]
 
 
+def _wanted(by_hold: bool, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    is_held = pc.starts_with(rows["kept_by"], f"{HOLD}:")
+    ids = rows["metarange_id"].filter(is_held if by_hold else pc.invert(is_held))
+    ids = ids.filter(pc.not_equal(ids, ""))
+    return {"kind": _WANTED, "hash": hash_strings(ids), "metarange_id": ids}
+
+
+def _known(but: tuple[str, ...], rows: pa.RecordBatch) -> Mapping[str, Any]:
+    ids = rows["metarange_id"]
+    ids = ids.filter(pc.invert(pc.is_in(ids, pa.array(but, pa.string()))))
+    return {"kind": _KNOWN, "hash": hash_strings(ids), "metarange_id": ids}
+
+
+def _unknown(rows: pa.Table) -> Iterator[pa.Table]:
+    """The ids that are wanted and not known, each once."""
+    wanted, known = (rows.filter(pc.equal(rows["kind"], kind))["metarange_id"] for kind in (_WANTED, _KNOWN))
+    ids = pc.unique(wanted)
+    yield pa.table({"metarange_id": ids.filter(pc.invert(pc.is_in(ids, known.combine_chunks())))})
+
+
 def _read_metaranges(
-    spark: SparkSession, context: MarkContext, unknown: DataFrame, expected: int, out: DatasetFolder
+    spark: SparkSession, context: MarkContext, unknown: Dataset, out: DatasetFolder
 ) -> Mapping[str, Dataset]:
-    """The ranges of the `unknown` metaranges (`expected`: their number), and their checksums. IncompleteError if they
-    are not whole."""
-    tasks = context.settings.scale.range_num_partitions or tasks_for(expected, 16, 4 * spark_width(spark))
-    rows = Mapped(unknown.repartition(tasks), METARANGES_SCHEMA, reading(context).metaranges)
+    """The ranges of the `unknown` metaranges, and their checksums. IncompleteError if they are not whole."""
+    feeds = unknown.feeds(make=partial(_known, ()))
+    tasks = tasks_for(unknown.rows, 16, 4 * spark_width(spark))
+    few, partitions = holding_metaranges(unknown.rows), partitions_of(context, feeds, tasks)
+    rows = gather(spark, feeds, _NAMED, _Reading(reading(context)), METARANGES_SCHEMA, partitions, holding=few)
     schemas = {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     found = out.divide(rows, schemas, split_metaranges, sum_metaranges)
-    check_metaranges(found[CHECKSUMS], expected)
+    check_metaranges(found[CHECKSUMS], unknown.rows)
     if found[METARANGES].sum("ranges") != found[CHECKSUMS].sum("stated_ranges"):
         raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
     return found
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the metaranges that rows name: METARANGES_SCHEMA."""
+
+    work: RangeReader
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        return self.work.metarange_rows(rows["metarange_id"].to_pylist())
+
+
+def _named(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The ranges of metaranges: each is wanted."""
+    named = rows.filter(pc.not_equal(rows["range_id"], ""))
+    more = {"kind": _WANTED, "hash": hash_strings(named["range_id"]), "references": pa.repeat(1, named.num_rows)}
+    return columns_of(named) | more | {"most": named["count"]}
+
+
+def _held(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The ranges whose addresses somebody has read."""
+    ids = rows["range_id"].filter(pc.not_equal(rows["read_in"], UNREAD))
+    return {"kind": _KNOWN, "hash": hash_strings(ids), "range_id": ids}
+
+
+def _passed_over(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The ranges that the mark passed over: each is wanted."""
+    found = rows.filter(pc.equal(rows["read_in"], UNREAD))
+    names = ("range_id", "references", "count")
+    more = {"kind": _WANTED, "hash": hash_strings(found["range_id"]), "most": found["count"]}
+    return {name: found[name] for name in names} | more
+
+
+def _not_held(rows: pa.Table) -> Iterator[pa.Table]:
+    """The ranges that are wanted and that nobody has read, each once, with all that is stated of it."""
+    wanted, held = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_WANTED, _KNOWN))
+    wanted = wanted.filter(pc.invert(pc.is_in(wanted["range_id"], held["range_id"].combine_chunks())))
+    told = [("references", "sum"), ("count", "min"), ("most", "max"), ("min_key", "min"), ("max_key", "max")]
+    found = wanted.group_by("range_id").aggregate(told)
+    yield found.rename_columns([name.rpartition("_")[0] if name != "range_id" else name for name in found.column_names])

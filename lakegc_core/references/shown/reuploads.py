@@ -14,12 +14,14 @@ not show is left waiting (see `compaction`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.lakefs.http import PAGE
@@ -39,12 +41,16 @@ from lakegc_core.references.shown.remembered import Known
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import parts_of, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAITING = "waiting"
+_SHOWN = pa.schema([HASH, *SHOWN_SCHEMA])
+_VERDICTS = pa.schema([*SHOWN_SCHEMA, pa.field("verdict", pa.string())])
 _OF_HEADS = "alike-of-heads"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is cut where ranges of its head begin, and asked side by side
 _LAST = 2**31 - 1  # above every rank
@@ -55,8 +61,8 @@ _ROUNDS = 8  # classes that no budget suffices for are left out so often, to let
 class Reuploads:
     """Answers of lakeFS about candidates.
 
-    - `verdicts`: address, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate that has
-      no row is shown nowhere
+    - `verdicts`: each address once, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate
+      that has no row is shown nowhere
     - `shown`: the addresses that branches show (SHOWN_SCHEMA); others with the same hash may be among them
     - `asked_at`: unix seconds of the last answer
     - `pages`, `seconds`: number of pages that were read, and the time that they took
@@ -64,7 +70,7 @@ class Reuploads:
     - `proven`: what HEADs proved; None where it was of no use
     """
 
-    verdicts: DataFrame
+    verdicts: Mapped
     shown: Dataset
     asked_at: float
     pages: int
@@ -275,25 +281,35 @@ class _Search:
         asked_at = clock.now().timestamp()
         parts = parts_of(results, [SHOWN])[SHOWN]
         found = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA)
-        shown = found.frame(self.spark).distinct()
-        waiting = self._put_waiting(unasked, shown)
-        verdicts = shown.withColumn("verdict", F.lit(Outcome.RESCUED))
+        feeds = found.feeds(make=_hashed)
+        verdicts = gather(self.spark, feeds, _SHOWN, _rescued, _VERDICTS, partitions_for(rows_in(feeds)))
+        waiting = self._put_waiting(unasked, verdicts)
         if waiting.rows:
             sizes = many(waiting.frame(self.spark, "size"))
             left = self.entries.candidates.frame(self.spark, "address", "size").join(sizes, "size", "left_semi")
-            left = left.select("address")
-            verdicts = verdicts.unionByName(left.withColumn("verdict", F.lit(Outcome.UNCONFIRMED)))
-            verdicts = verdicts.groupBy("address").agg(F.min("verdict").alias("verdict"))  # "rescued" is the lesser
+            left = left.select("address").withColumn("verdict", F.lit(Outcome.UNCONFIRMED))
+            rows = verdicts.as_frame().unionByName(left).groupBy("address")
+            verdicts = Mapped(rows.agg(F.min("verdict").alias("verdict")), _VERDICTS)  # "rescued" is the lesser
         pages = sum(each.get("pages", 0) for each in results)
         return Reuploads(verdicts, found, asked_at, pages, seconds, waiting)
 
-    def _put_waiting(self, unasked: DataFrame | None, shown: DataFrame) -> Dataset:
+    def _put_waiting(self, unasked: DataFrame | None, shown: Mapped) -> Dataset:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
         if self.is_compacted:
             classes = self._classes.frame(self.spark)
-            unseen = classes.join(many(sizes_alike(self.entries, shown)), "size", "left_semi").select(*SIZES.names)
+            alike = many(sizes_alike(self.entries, shown.as_frame().select("address")))
+            unseen = classes.join(alike, "size", "left_semi").select(*SIZES.names)
             unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
         return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, sum_classes)
+
+
+def _hashed(rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
+
+
+def _rescued(shown: pa.Table) -> Iterator[pa.Table]:
+    addresses = pc.unique(shown["address"])
+    yield pa.table({"address": addresses, "verdict": pa.repeat(str(Outcome.RESCUED), len(addresses))})
 
 
 def _with(found: Reuploads | None, proven: Proven | None) -> Reuploads | None:

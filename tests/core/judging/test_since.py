@@ -16,12 +16,15 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.spark.session import Few, Mapped
 from lakegc_core.store.base import connect
+from lakegc_core.tables import gather
 from tests.support.lake import NO_SPARK, NOW, Lake
 from tests.support.marks import Marked, finish, marker, parts
+from tests.support.rows import BOTH, Rows, few, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CANDIDATES = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "since")])
 ADDRESS = pa.schema([FINDINGS_SCHEMA.field("address")])
 
 
@@ -94,10 +97,12 @@ def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monke
     assert dict(zip((asked[number] for number in numbers), since.tolist(), strict=True)) == {"a": 5, "bb": 7, "dddd": 8}
 
 
+@pytest.mark.parametrize("made", BOTH)
 def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_it_dead_again(
-    spark: SparkSession, marked: Marked
+    spark: SparkSession, marked: Marked, monkeypatch: pytest.MonkeyPatch, made: Rows
 ) -> None:
     """However long ago it was seen live: when it ceased to be, nobody has seen."""
+    monkeypatch.setattr(gather, "FEW", gather.FEW if made is few else 0)
     own = marked(1)
     seen_again = NOW + timedelta(days=3)
     theirs = {"garbage": NOW, "began anew": seen_again}
@@ -109,9 +114,8 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
     parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, [rescue])
 
     def since() -> dict[str, float]:
-        candidates = [(name, NOW) for name in ("garbage", "rescued", "found live", "began anew")]
-        frame = spark.createDataFrame(candidates, "address string, since timestamp")
-        after = findings.with_later_findings(spark, own, frame)
+        candidates = [{"address": each, "since": NOW} for each in ("garbage", "rescued", "found live", "began anew")]
+        after = findings.with_later_findings(spark, own, made(spark, candidates, CANDIDATES)).as_frame()
         return {row[0]: row[1] / 1e6 for row in after.selectExpr("address", "unix_micros(since)").collect()}
 
     now, long_ago = own.header.started_at, NOW.timestamp()
@@ -129,11 +133,11 @@ def test_what_came_back_after_the_listing_is_named_and_everything_where_the_jour
     quick: SparkSession, marked: Marked
 ) -> None:
     own = marked(5)
-    candidates = quick.createDataFrame([("a",), ("b",)], "address string")
+    candidates = few(quick, [{"address": "a"}, {"address": "b"}], ADDRESS)
 
     def back() -> list[str] | None:
         found = findings.brought_back(quick, own, candidates)
-        return None if found is None else [row["address"] for row in found.collect()]
+        return None if found is None else [row["address"] for row in told(found)]
 
     assert back() is None
     journal = [{"address": "before", "at": NOW}, {"address": "since", "at": NOW + timedelta(days=9)}]

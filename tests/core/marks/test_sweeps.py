@@ -16,6 +16,7 @@ from lakegc_core.marks import sweeps
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.local import LocalConfig, LocalStore
 from tests.support.marks import parts
+from tests.support.rows import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,13 +129,14 @@ def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(s
 
 def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkSession, context: Any) -> None:
     assert sweeps.rescues(quick, context) == sweeps.Rescues()
-    assert sweeps.last_rescues(quick, sweeps.Rescues().rows).collect() == []
+    assert told(sweeps.last_rescues(quick, sweeps.Rescues().rows)) == []
     folder = sweeps.rescues_folder(context)
     for days in (1, 5, 3):
         rows = [{"address": "a", "at": NOW + timedelta(days=days)}, {"address": f"b{days}", "at": NOW}]
         parts(context, folder, sweeps.RESCUES_SCHEMA, rows)
     last = (
         sweeps.last_rescues(quick, sweeps.rescues(quick, context).rows)
+        .as_frame()
         .selectExpr("address", "unix_micros(rescued_at)")
         .collect()
     )

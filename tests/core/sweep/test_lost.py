@@ -12,11 +12,16 @@ import pytest
 from lakegc_core.errors import StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.lost import absent, mark_gone, mark_lost, present, seen_again, settled
 from tests.support.night_stores import SealedConfig
+from tests.support.rows import BOTH, few, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+LISTED = pa.schema([PLAN_SCHEMA.field(name) for name in ("address", "size", "last_modified")])
 
 
 @pytest.fixture
@@ -44,10 +49,11 @@ def test_what_another_mark_deleted_is_gone_only_if_the_store_lacks_it(quick: Spa
     there = LocalStore(store).head("data/there").last_modified
     before = there - timedelta(seconds=2)
     rows = [("data/gone", 1, there), ("data/there", 1, there), ("data/there", 1, before), ("data/there", 2, there)]
-    frame = quick.createDataFrame(rows, "address string, size long, last_modified timestamp")
-    told = [(row["address"], row["outcome"]) for row in seen_again(frame.coalesce(1), store).collect()]
+    rows = [dict(zip(LISTED.names, row, strict=True)) for row in rows]
     seen, other = ("data/there", "seen_again"), ("data/there", "unconfirmed")
-    assert told == [("data/gone", "already_gone"), seen, seen, other, seen, other]
+    for made in BOTH:
+        found = [(row["address"], row["outcome"]) for row in told(seen_again(made(quick, rows, LISTED), store))]
+        assert sorted(found) == sorted([("data/gone", "already_gone"), seen, seen, other, seen, other])
 
 
 def test_the_store_is_asked_only_for_what_is_rescued(store: LocalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +111,6 @@ def test_what_another_mark_deleted_and_the_store_refuses_to_show_is_known_by_its
     LocalStore(store).write("data/sealed", b"x")
     at = LocalStore(store).head("data/sealed").last_modified
     for size, outcomes in ((1, ["seen_again"]), (2, ["seen_again", "unconfirmed"])):
-        rows = quick.createDataFrame([("data/sealed", size, at)], "address string, size long, last_modified timestamp")
-        told = [row["outcome"] for row in seen_again(rows, SealedConfig(store.path)).collect()]
-        assert told == outcomes, "an object of another size is another object"
+        rows = few(quick, [{"address": "data/sealed", "size": size, "last_modified": at}], LISTED)
+        found = [row["outcome"] for row in told(seen_again(rows, SealedConfig(store.path)))]
+        assert found == outcomes, "an object of another size is another object"

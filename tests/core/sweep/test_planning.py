@@ -21,9 +21,10 @@ from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep.candidates import PLANNED
 from lakegc_core.sweep.failures import FAILURE
 from lakegc_core.sweep.look import Look
-from lakegc_core.sweep.planning import _PLANNED, Planner, _parts, _SplitPlan
+from lakegc_core.sweep.planning import Planner, _parts, _SplitPlan
 from lakegc_core.tables.dataset import Dataset
 from tests.support.lake import NO_SPARK
 from tests.support.swept import GARBAGE, Swept
@@ -59,20 +60,20 @@ def split(*rows: tuple[str, str, timedelta], **how: Any) -> dict[str, dict[str, 
 
 
 def test_every_row_is_planned_or_has_its_outcome_on_record() -> None:
-    found = split((NAME, _PLANNED, 9 * DAY), ("r", "rescued", 9 * DAY), ("u", "unconfirmed", 9 * DAY))
-    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"r": "rescued", "u": "unconfirmed"}}
+    found = split((NAME, PLANNED, 9 * DAY), ("r", "rescued", 9 * DAY), ("u", "unconfirmed", 9 * DAY))
+    assert found == {"plan": {NAME: PLANNED}, "outcomes": {"r": "rescued", "u": "unconfirmed"}}
 
 
 def test_what_is_too_young_by_the_stricter_of_both_is_not_planned() -> None:
-    assert split((NAME, _PLANNED, DAY), ("r", "rescued", DAY))["outcomes"] == {NAME: "unconfirmed", "r": "rescued"}
+    assert split((NAME, PLANNED, DAY), ("r", "rescued", DAY))["outcomes"] == {NAME: "unconfirmed", "r": "rescued"}
     young_by_name = replace(AGE, times=lambda names: np.full(len(names), NOW.timestamp()))
-    assert split((NAME, _PLANNED, 9 * DAY), age=young_by_name) == {"outcomes": {NAME: "unconfirmed"}}
+    assert split((NAME, PLANNED, 9 * DAY), age=young_by_name) == {"outcomes": {NAME: "unconfirmed"}}
 
 
 def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected() -> None:
-    strange = ("data/raw/customers.csv", _PLANNED, 9 * DAY)
-    assert split(strange, (NAME, _PLANNED, 9 * DAY), unknown=UNKNOWN) == {
-        "plan": {NAME: _PLANNED},
+    strange = ("data/raw/customers.csv", PLANNED, 9 * DAY)
+    assert split(strange, (NAME, PLANNED, 9 * DAY), unknown=UNKNOWN) == {
+        "plan": {NAME: PLANNED},
         "outcomes": {strange[0]: "refused:foreign"},
     }
     assert set(split(strange, unknown=None)["plan"]) == {strange[0]}
@@ -81,8 +82,8 @@ def test_a_name_that_lakefs_never_gives_is_refused_unless_both_want_it_collected
 
 
 def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and_not_rescued(tmp_path: Path) -> None:
-    found = split(("gone", "rescued", 9 * DAY), (NAME, _PLANNED, 9 * DAY), store=LocalConfig(str(tmp_path)))
-    assert found == {"plan": {NAME: _PLANNED}, "outcomes": {"gone": "lost"}}
+    found = split(("gone", "rescued", 9 * DAY), (NAME, PLANNED, 9 * DAY), store=LocalConfig(str(tmp_path)))
+    assert found == {"plan": {NAME: PLANNED}, "outcomes": {"gone": "lost"}}
 
 
 def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there_is_a_plan(swept: Swept) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError
@@ -22,9 +23,12 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from tests.support.lake import NO_SPARK, NOW, lake
 from tests.support.marks import finish, parts
+from tests.support.rows import few, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ADDRESS = pa.schema([OUTCOMES_SCHEMA.field("address")])
 
 
 DAY = timedelta(days=1)
@@ -210,8 +214,8 @@ def test_the_next_sweep_asks_only_for_what_no_sweep_has_finished_with(
     outcomes = ("deleted", "already_gone", "rescued", "lost", "changed", "unconfirmed", "failed:503")
     journal(context, sweep, *((outcome, outcome, 1) for outcome in outcomes))
     sweep.close({})
-    expired = quick.createDataFrame([(each,) for each in (*outcomes, "never planned")], "address string")
-    left = {row["address"] for row in record(context, quick).unfinished(expired).collect()}
+    expired = few(quick, [{"address": each} for each in (*outcomes, "never planned")], ADDRESS)
+    left = {row["address"] for row in told(record(context, quick).unfinished(expired))}
     assert left == {"unconfirmed", "failed:503", "never planned"}
 
 
@@ -222,8 +226,8 @@ def test_what_was_journalled_before_the_plan_was_sealed_belongs_to_no_sweep(
     sweep = record(context, quick)
     journal(context, sweep, ("x", "refused:live", 1), ("a", "rescued", 1))
     dry = record(context, quick, dry_run=True)
-    expired = quick.createDataFrame([("a",), ("b",)], "address string")
-    assert sorted(row[0] for row in dry.unfinished(expired).collect()) == ["a", "b"]
+    expired = few(quick, [{"address": "a"}, {"address": "b"}], ADDRESS)
+    assert sorted(row["address"] for row in told(dry.unfinished(expired))) == ["a", "b"]
     plan(context, sweep, "a", "b", attempt=2)
     journal(context, sweep, ("a", "deleted", 2), ("b", "failed:503", 2))
     totals = sweep.totals()

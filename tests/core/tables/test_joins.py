@@ -16,9 +16,10 @@ from lakegc_core.tables import joins
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import Feed, columns_of
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.joins import among, flagged, scan
+from lakegc_core.tables.joins import also_in, among, beside, flagged, scan
 from lakegc_core.tables.key_scan import Source, Wanted
 from lakegc_core.tables.parts import Part, PartWriter
+from tests.support.rows import BOTH, Rows, few, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,3 +113,26 @@ def test_rows_of_a_frame_are_told_apart_and_those_that_come_twice_stay_so(quick:
     assert rows_of(among(quick, rows, sought, found=False)) == [("x",), ("z",)]
     assert rows_of(flagged(quick, rows, "kept", sought)) == [("x", False), ("y", True), ("y", True), ("z", False)]
     assert rows_of(flagged(quick, rows, "kept", wanted(config))) == [(name, False) for name in names]
+
+
+@pytest.mark.parametrize("made", BOTH)
+@pytest.mark.parametrize("asked", BOTH)
+def test_columns_of_others_stand_beside_the_rows_of_the_same_address_and_of_no_other(
+    quick: SparkSession, made: Rows, asked: Rows
+) -> None:
+    rows = made(quick, [{"address": each} for each in ("a", "b", "A", "a", "é")], ADDRESSES)
+    others = asked(quick, [{"address": "a", "layer": "m1"}, {"address": "é", "layer": "m2"}], LAYERS)
+    found = {(row["address"], row["layer"]) for row in told(beside(rows, others, "layer"))}
+    assert found == {("A", None), ("a", "m1"), ("b", None), ("é", "m2")}
+    nothing = told(beside(rows, asked(quick, [], LAYERS), "layer"))
+    assert [row["layer"] for row in nothing] == [None] * 5
+
+
+@pytest.mark.parametrize("made", BOTH)
+@pytest.mark.parametrize("asked", BOTH)
+def test_rows_whose_address_is_among_any_of_others_are_found_once(quick: SparkSession, made: Rows, asked: Rows) -> None:
+    rows = made(quick, [{"address": each} for each in ("a", "b", "c", "d")], ADDRESSES)
+    one = asked(quick, [{"address": "a"}, {"address": "a"}, {"address": "x"}], ADDRESSES)
+    other = few(quick, [{"address": "c"}, {"address": "a"}], ADDRESSES)
+    assert rows_of(also_in(rows, one, other)) == [("a",), ("c",)]
+    assert rows_of(also_in(rows, asked(quick, [], ADDRESSES))) == []

@@ -13,17 +13,18 @@ from lakegc_core.errors import LakegcError, ObjectNotFoundError
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.retention import HOLD
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
+from lakegc_core.references.ranges import range_files
 from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA
-from lakegc_core.references.ranges.unknown_ranges import ReadSince, nothing_unknown, read_unknown
+from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
+from lakegc_core.spark import session
 from lakegc_core.sweep.look import Reads
 from lakegc_core.tables import gather
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from tests.support.lake import NO_SPARK
 from tests.support.marks import dataset, finish
 from tests.support.path_world import World, path_world
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,11 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield found
 
 
-def of(spark: SparkSession, *metarange_ids: str) -> DataFrame:
-    return spark.createDataFrame([(each,) for each in metarange_ids], "metarange_id string")
+def read(spark: SparkSession, world: World, reads: ReadSince, *metarange_ids: str) -> Dataset:
+    """What a look reads of commits with these metaranges."""
+    rows = [{"commit_id": each, "metarange_id": each, "kept_by": "rules"} for each in metarange_ids]
+    retained = dataset(world.context, f"{reads.out.path}/retained", COMMITS_SCHEMA, rows)
+    return read_unknown(spark, world.context, retained, reads)
 
 
 def reading(world: World, folder: str) -> ReadSince:
@@ -53,36 +57,31 @@ def test_what_the_mark_read_is_not_read_again(spark: SparkSession, world: World)
         < len(world.ranges)
     )
     reads = reading(world, "look-1")
-    assert not read_unknown(spark, world.context, of(spark, known, known, ""), reads).rows
+    assert not read(spark, world, reads, known, known, "").rows
     assert not any(each.rows for each in reads.datasets.values())
     assert reads.facts.metaranges == reads.facts.ranges == 0
 
 
-def test_few_commits_are_seen_to_be_known_without_spark_and_one_that_is_not_known_is_seen(
+def test_few_commits_and_files_are_read_without_spark_and_many_by_tasks(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, reads = world.commits[0]["metarange_id"], reading(world, "look-6")
-
-    def is_known(*metarange_ids: str, session: SparkSession = NO_SPARK) -> bool:
-        rows = [{"commit_id": each, "metarange_id": each, "kept_by": "rules"} for each in metarange_ids]
-        retained = dataset(world.context, f"look-6/{len(rows)}", COMMITS_SCHEMA, rows)
-        return nothing_unknown(session, world.context, retained, reads)
-
+    known = world.commits[0]["metarange_id"]
     world.repo.upload("main", "zzz/newer", b"newer")
     new = world.repo.commit("main", "one that is newer").meta_range_id
-    assert is_known("", known)
-    assert not is_known(known, "", new)
-    read_unknown(spark, world.context, of(spark, new), reads)
-    assert is_known(known, "", new), "this sweep has read it"
-    monkeypatch.setattr(gather, "FEW", 0)
-    assert not is_known("", known, session=spark), "they are too many for this process"
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "collect_results", None)
+        here = addresses(read(spark, world, reading(world, "look-6"), "", known, new, new))
+    assert dict(world.repo.objects("main"))["zzz/newer"].address in here
+    for most in ("_FEW_METARANGES", "_FEW_RANGES", "FEW"):
+        monkeypatch.setattr(gather if most == "FEW" else range_files, most, 0)
+        assert addresses(read(spark, world, reading(world, f"look-{most}"), "", known, new, new)) == here
 
 
 def test_of_a_new_commit_the_ranges_are_read_that_the_mark_did_not_know(spark: SparkSession, world: World) -> None:
     world.repo.upload("main", "zzz/new", b"new")
     commit = world.repo.commit("main", "one more")
     reads = reading(world, "look-2")
-    rows = addresses(read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads))
+    rows = addresses(read(spark, world, reads, commit.meta_range_id))
     shown = dict(world.repo.objects("main"))
     assert shown["zzz/new"].address in rows
     assert world.addresses["legal/2024/é b.pdf"] not in rows, "its range is one that the mark has read"
@@ -97,11 +96,11 @@ def test_what_was_read_since_the_mark_is_not_read_again_and_of_a_later_commit_on
     reads = reading(world, "look-5")
     world.repo.upload("main", "aaa/first", b"first")
     first = world.repo.commit("main", "first")
-    before = addresses(read_unknown(spark, world.context, of(spark, first.meta_range_id), reads))
-    assert read_unknown(spark, world.context, of(spark, first.meta_range_id), reads).rows == 0
+    before = addresses(read(spark, world, reads, first.meta_range_id))
+    assert read(spark, world, reads, first.meta_range_id).rows == 0
     world.repo.upload("main", "zzzzz/second", b"second")
     second = world.repo.commit("main", "second")
-    new = addresses(read_unknown(spark, world.context, of(spark, first.meta_range_id, second.meta_range_id), reads))
+    new = addresses(read(spark, world, reads, first.meta_range_id, second.meta_range_id))
     shown = dict(world.repo.objects("main"))
     assert shown["zzzzz/second"].address in new and shown["aaa/first"].address in before
     assert shown["aaa/first"].address not in new
@@ -152,9 +151,9 @@ def test_a_new_range_that_is_missing_or_short_is_an_error_and_not_empty(spark: S
     for damage in (whole[: len(whole) // 2], None):
         (metadata / new).unlink() if damage is None else (metadata / new).write_bytes(damage)
         with pytest.raises(LakegcError, match=new):
-            read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads)
+            read(spark, world, reads, commit.meta_range_id)
     (metadata / new).write_bytes(whole)
     (metadata / commit.meta_range_id).unlink()
     with pytest.raises(LakegcError, match=commit.meta_range_id):
-        read_unknown(spark, world.context, of(spark, commit.meta_range_id), reads)
+        read(spark, world, reads, commit.meta_range_id)
     assert not any(each.rows for each in reads.datasets.values()), "a reading that failed counts for nothing"

@@ -1,0 +1,112 @@
+"""Candidates of a sweep while it plans: rows of JUDGED, and what becomes of their outcomes. `planning` says when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakegc_core import clock
+from lakegc_core.marks.findings import instant
+from lakegc_core.names import Json, Outcome
+from lakegc_core.spark.session import Mapped
+from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.tables.gather import columns_of
+from lakegc_core.tables.hashing import hash_strings
+
+PLANNED = "planned"
+"""The outcome of a candidate that may be deleted."""
+JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
+WITH_RING = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("ring", pa.int8(), nullable=False)])
+
+
+def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Candidates as rows of JUDGED: what has no `outcome` yet is planned."""
+    for rows in batches:
+        told = rows["outcome"] if "outcome" in rows.schema.names else pa.nulls(rows.num_rows, pa.string())
+        more = {"outcome": pc.fill_null(told, PLANNED), "canary": pa.repeat(is_canary, rows.num_rows)}
+        yield row_of(JUDGED, columns_of(rows) | more)
+
+
+def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of JUDGED with their outcomes after a look, by what it found (columns live and held). `ready`: unix
+    seconds; what is unreferenced since then only does not go."""
+    for rows in batches:
+        before = rows["outcome"]
+        late = pc.and_(pc.equal(before, PLANNED), pc.greater(rows["since"], instant(ready)))
+        told = pc.case_when(
+            pa.StructArray.from_arrays(
+                # It was gone before this sweep. If something refers to it, the next mark names it as missing.
+                [pc.equal(before, str(Outcome.ALREADY_GONE)), rows["live"], rows["held"], late],
+                ["gone", "live", "held", "late"],
+            ),
+            before,
+            *map(str, (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED)),
+            before,
+        )
+        yield row_of(JUDGED, columns_of(rows) | {"outcome": told})
+
+
+def answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of JUDGED with their outcomes after lakeFS was asked (column verdict; null: nothing shows it)."""
+    for rows in batches:
+        yield row_of(JUDGED, columns_of(rows) | {"outcome": pc.coalesce(rows["verdict"], rows["outcome"])})
+
+
+def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The objects of the mark that a look found live."""
+    outcomes = pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())
+    return (rows.filter(pc.and_not(pc.is_in(rows["outcome"], value_set=outcomes), rows["canary"])) for rows in batches)
+
+
+def shown_of(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """The planned rows that are among these addresses: address, and canary."""
+    for rows in batches:
+        yield from rows.filter(_planned_of(shown, rows)).select(["address", "canary"]).to_pylist()
+
+
+def not_shown(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The candidates of the mark, of which none of these addresses is planned."""
+    for rows in batches:
+        told = pc.if_else(_planned_of(shown, rows), str(Outcome.UNCONFIRMED), rows["outcome"])
+        yield row_of(JUDGED, columns_of(rows) | {"outcome": told}).filter(pc.invert(rows["canary"]))
+
+
+def _planned_of(addresses: pa.Array, rows: pa.RecordBatch) -> pa.Array:
+    return pc.and_(pc.equal(rows["outcome"], PLANNED), pc.is_in(rows["address"], value_set=addresses))
+
+
+def with_ring(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with `ring`, by the hash of the address: 5 has nine rows in ten, 4 nine in a hundred, and so on."""
+    for rows in batches:
+        ring = np.log10(1 + hash_strings(rows["address"]) % 999_999).astype(np.int8)
+        yield row_of(WITH_RING, columns_of(rows) | {"ring": pa.array(ring)})
+
+
+def by_ring(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    every = pa.Table.from_batches(batches, shape)
+    yield from every.sort_by([("ring", "ascending"), ("address", "ascending")]).to_batches()
+
+
+def stamped(rows: Mapped, attempt: int, at: float | None = None) -> Mapped:
+    """The rows with the columns `attempt` and `at` of the journal: `at`, unix seconds, or now."""
+    at = clock.now().timestamp() if at is None else at
+    shape = pa.schema([*rows.schema, *(OUTCOMES_SCHEMA.field(name) for name in ("attempt", "at"))])
+    return rows.then(shape, partial(_each_stamped, shape, attempt, instant(at)))
+
+
+def _each_stamped(
+    shape: pa.Schema, attempt: int, at: pa.Scalar, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        more = {"attempt": pa.repeat(pa.scalar(attempt, pa.int32()), rows.num_rows), "at": pa.repeat(at, rows.num_rows)}
+        yield row_of(shape, columns_of(rows) | more)
+
+
+def row_of(shape: pa.Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """The columns of a schema, by name."""
+    return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in shape], schema=shape)
