@@ -32,7 +32,7 @@ from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, ur
 from lakegc_dagster.metadata.stages import causes_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.rounds import latest_slot, next_slot, some_slots
+from lakegc_dagster.rounds import next_slot, some_slots, watched_slot
 
 LAST_MARK = "last_mark"
 """The check on such an asset: how the repository's last mark ended, failures too."""
@@ -72,11 +72,11 @@ def _where(function: Callable[..., object]) -> dg.CodeReferencesMetadataValue:
 
 def fresh_for(options: LakegcConfig) -> tuple[timedelta, timedelta]:
     """For how long a mark counts as the last one, until it warns and until it fails: the longest time between two
-    rounds, and half or all of the time until the watch."""
+    rounds, and half or all of the time from a round to the watch that looks for its marks."""
     slots = some_slots(options.round_cron)
     longest = max(after - before for before, after in pairwise(slots))
     watched = next_slot(options.watch_cron, slots[-1])
-    rest = watched - latest_slot(options.round_cron, watched)
+    rest = watched - watched_slot(options.round_cron, watched)
     return longest + rest / 2, longest + rest
 
 

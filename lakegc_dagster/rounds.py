@@ -28,7 +28,8 @@ slow."""
 ASKED_AGAIN_AFTER = timedelta(hours=1)
 """The time after which a mark that broke off is gone on with: what stopped it may have passed by then."""
 ASKED_WITHIN = timedelta(hours=1)
-"""The sweep of a mark is asked for within minutes after it may begin; after longer, nobody is asking."""
+"""The marks of a round, and the sweep of a mark, are asked for within minutes after they may begin; after longer, nobody
+is asking."""
 STOPPED_FOR = timedelta(days=3)
 """The time after which sweeps that guards stop are a fault: nobody has said a word, and the bucket grows."""
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
@@ -50,6 +51,12 @@ def latest_slot(cron: str, now: datetime) -> datetime:
     """The last tick of a cron expression, in UTC, that is not after `now`."""
     slot: datetime = _ticks(cron, now + timedelta(seconds=1)).get_prev(datetime)  # a tick at `now` counts
     return slot.astimezone(UTC)
+
+
+def watched_slot(cron: str, now: datetime) -> datetime:
+    """The slot since which repositories must have been marked at `now`: the last one whose marks were asked for by now.
+    A watch often runs in the very minute of a slot."""
+    return latest_slot(cron, now - ASKED_WITHIN)
 
 
 def next_slot(cron: str, now: datetime) -> datetime:

@@ -279,7 +279,7 @@ def _watch(options: LakegcConfig) -> Any:
         with told_as_failures():
             choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
-        slot = rounds.latest_slot(options.round_cron, now)
+        slot = rounds.watched_slot(options.round_cron, now)
         runs, settings = _Runs.known(instance, options, now - rounds.LONGEST_RUN), lakegc.settings()
         problems: dict[str, str] = {}
         waiting: dict[str, str] = {}

@@ -19,7 +19,7 @@ from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
 from lakegc_core.store.base import connect
 from lakegc_dagster import upkeep
-from lakegc_dagster.config import SWEEP
+from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
@@ -198,6 +198,20 @@ def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     site.configure("  - {match: '*'}\n")
     site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT)
     assert site.run("gc_watch").success
+
+
+def test_a_slot_that_opens_while_the_watch_looks_is_nobodys_fault_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    eight = datetime(2026, 12, 30, 8, 0, 3, tzinfo=UTC).timestamp()
+    with open_site(tmp_path, monkeypatch, instance, LakegcConfig(round_cron="0 * * * *")) as site:
+        monkeypatch.setenv("LAKEGC_NOW", str(eight))
+        site.create("alpha")
+        site.configure("  - {match: '*'}\n")
+        site.says_marked("alpha", "20261230T0600Z", started=eight - 2 * 3_600, ready=eight)
+        assert "days before round 20261230T0700Z" in failure_of(site.run("gc_watch"), "watch")
+        site.says_marked("alpha", "20261230T0700Z", started=eight - 3_600, ready=eight)
+        assert site.run("gc_watch").success
 
 
 def test_a_bare_repository_has_no_round_to_miss(site: Site) -> None:
