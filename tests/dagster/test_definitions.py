@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import itertools
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -149,6 +151,23 @@ def test_a_project_that_mounts_them_keeps_its_executor_and_their_jobs_stay_in_on
 def test_the_ready_code_location_runs_everything_in_one_process() -> None:
     assert definitions.defs.executor is dg.in_process_executor
     assert definitions.defs.resolve_implicit_global_asset_job_def().executor_def is dg.in_process_executor
+
+
+@pytest.mark.parametrize(("said", "jobs"), [(None, 0), ("", 0), ("no", 0), ("yes", 1)])
+def test_the_ready_code_location_has_backups_as_an_asset_where_its_variable_says_so(
+    said: str | None, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEGC_DAGSTER_BACKUP", raising=False)
+    if said is not None:
+        monkeypatch.setenv("LAKEGC_DAGSTER_BACKUP", said)
+    found = runpy.run_module("lakegc_dagster.definitions")["defs"]
+    assert [job.name for job in found.resolve_all_job_defs()].count("gc_backup") == jobs
+
+
+def test_the_ready_code_location_does_not_load_where_the_variable_says_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_DAGSTER_BACKUP", "true")
+    with pytest.raises(SettingsError, match="LAKEGC_DAGSTER_BACKUP must be yes or no, not 'true'"):
+        runpy.run_module("lakegc_dagster.definitions")
 
 
 def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_it_is_asked_for() -> None:
