@@ -62,7 +62,9 @@ def test_every_moment_of_a_slot_names_the_same_round_and_the_next_one_another() 
         ("0 8 * * *", "20261120T0800Z"),
     ],
 )
-def test_a_watch_in_the_minute_of_a_slot_looks_for_the_marks_of_one_that_were_asked_for(cron: str, watched: str) -> None:
+def test_a_watch_in_the_minute_of_a_slot_looks_for_the_marks_of_one_that_were_asked_for(
+    cron: str, watched: str
+) -> None:
     assert rounds.round_id(rounds.watched_slot(cron, NOW.replace(hour=8, minute=0, second=3))) == watched
 
 

@@ -237,7 +237,7 @@ def test_only_the_newest_mark_is_swept_and_not_before_it_may_be(site: Site, monk
 def test_a_mark_that_waits_for_a_persons_word_is_not_swept_and_the_guard_is_named(site: Site) -> None:
     site.says_marked("alpha", "m1", started=NIGHT, ready=NIGHT, stopped_by="blast-radius")
     tick = site.tick("sweep_confirmed")
-    assert not tick.requests and "mark m1 waits for a person's word on blast-radius" in tick.skipped
+    assert not tick.requests and "mark m1 is stopped by blast-radius: look at its checks, do what" in tick.skipped
     site.says_marked("alpha", "m2", started=NIGHT + HOUR, ready=NIGHT + HOUR)
     assert [str(key) for key in site.tick("sweep_confirmed").keys] == ["m2|alpha"]
 

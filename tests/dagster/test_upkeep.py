@@ -285,7 +285,7 @@ def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
     assert site.run("gc_watch").success
 
 
-def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail_before_days_have_passed(
+def test_the_watch_names_sweeps_that_guards_stop_and_does_not_fail_before_days_have_passed(
     site: Site,
 ) -> None:
     site.create("alpha", "beta")
@@ -294,8 +294,8 @@ def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail_b
         site.says_marked(name, "20261230T0200Z", started=SLOT, ready=SLOT, stopped_by="blast-radius")
     result = site.run("gc_watch")
     found = metadata(result, "watch")
-    assert result.success and (found["waiting"], found["overdue"]) == (1, 0)
-    (row,) = found["waiting_for_a_person"].records
+    assert result.success and (found["stopped"], found["overdue"]) == (1, 0)
+    (row,) = found["stopped_by_guards"].records
     assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}
 
 
@@ -312,5 +312,5 @@ def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_reposi
     swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("gamma", "m6").key))
     site.instance.report_runless_asset_event(swept)
     said = failure_of(site.run("gc_watch"), "watch")
-    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius" in said
+    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius: look at" in said
     assert "beta:" not in said and "gamma:" not in said and "delta:" not in said
