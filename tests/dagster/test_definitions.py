@@ -212,6 +212,19 @@ def test_the_core_never_imports_dagster() -> None:
             assert not foreign, f"{source.name}:{node.lineno} imports {foreign}"
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"key_prefix": ("lake", "my-lake")}, "`key_prefix` has 'my-lake': its parts become parts of names"),
+        ({"key_prefix": ("",)}, "`key_prefix` has ''"),
+        ({"repositories": ("shop", "web", "shop")}, "`repositories` names shop more than once"),
+    ],
+)
+def test_names_that_dagster_would_refuse_are_refused_in_the_words_of_the_config(odd: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        LakegcConfig(**odd)
+
+
 def test_runs_of_a_job_have_tags_of_their_own_of_any_text() -> None:
     config = LakegcConfig(tags={"team": "lake"}, job_tags={"gc_sweep": {"dagster-k8s/config": '{"a": {"b": 1}}'}})
     defs = build_lakegc_definitions(config)
