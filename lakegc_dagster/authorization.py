@@ -2,7 +2,8 @@
 
 Two of three answers are found here, from what Dagster has recorded: every guard was checked on the latest
 materialisation of this very partition and holds, and that materialisation is of the mark that lies in the store. The
-third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail to audit.
+third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail to audit. Of a
+backup that is made by hand, after the check, core alone knows.
 """
 
 from __future__ import annotations
@@ -11,25 +12,17 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-# Private, for want of a public way to ask for the check of one partition: `get_latest_asset_check_evaluation_record`
-# answers with the latest of any. A change in Dagster shows as an ImportError or in tests/dagster/test_authorization.py.
-from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
-
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
-from lakegc_core.policy.guards import GUARDS, Guard
-from lakegc_dagster.checks import check_key, checked_asset
+from lakegc_core.policy.guards import GUARDS
+from lakegc_dagster.checks import check_key, checked_asset, made_by_hand
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
 from lakegc_dagster.metadata.entries import DIGEST, STOPS, digest_of
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.records import evaluations, latest_materialization
 
 _BY_A_PERSON = {guard.name: "a dry run deletes nothing" for guard in GUARDS if guard.may_be_accepted}
-_DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
 
 
 def authorize_sweep(
@@ -62,40 +55,27 @@ def refusals(
 ) -> list[str]:
     """The reason why the cell may not be swept; empty if it may."""
     checked = {checked_asset(options, guard.name) for guard in GUARDS}
-    latest = {asset: _latest_materialization(instance, options, asset, cell) for asset in checked}
+    latest = {asset: latest_materialization(instance, options, asset, cell) for asset in checked}
     marked = latest[STAGES[-1]]
     if marked is None:
         return ["expired_addresses was never materialised for this partition. Materialise the marking assets first."]
     keys = {guard.name: check_key(options, guard) for guard in GUARDS}
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-        list(keys.values()), partition_filter=PartitionKeyFilter(key=str(cell.key))
-    )
+    found = evaluations(instance, list(keys.values()), cell)
     reasons = []
     for guard in GUARDS:
         asset = checked_asset(options, guard.name)
-        reason = _refusal(guard, asset, records.get(keys[guard.name]), latest[asset], accepted)
+        past = (guard.may_be_accepted and guard.name in accepted) or made_by_hand(options, guard)
+        reason = _refusal(asset, found.get(keys[guard.name]), latest[asset], past=past)
         if reason is not None:
             reasons.append(f"{guard.name}: {reason}")
     return reasons + _digest_refusals(marked, mark)
 
 
-def _latest_materialization(
-    instance: dg.DagsterInstance, options: LakegcConfig, asset: str, cell: GcCell
-) -> dg.EventLogRecord | None:
-    which = dg.AssetRecordsFilter(asset_key=options.key(asset), asset_partitions=[str(cell.key)])
-    records = instance.fetch_materializations(which, limit=1).records
-    return records[0] if records else None
-
-
 def _refusal(
-    guard: Guard,
-    asset: str,
-    record: AssetCheckExecutionRecord | None,
-    latest: dg.EventLogRecord | None,
-    accepted: Mapping[str, str],
+    asset: str, evaluation: dg.AssetCheckEvaluation | None, latest: dg.EventLogRecord | None, *, past: bool
 ) -> str | None:
-    """The reason why a guard's record stops a sweep, or None. `latest`: materialisation of the asset that it checks."""
-    evaluation = record.evaluation if record is not None and record.status in _DONE else None
+    """The reason why the record of a guard stops a sweep, or None. `latest`: materialisation of the asset that it
+    checks. `past`: go past what the guard found; it must have been checked all the same."""
     if evaluation is None:
         return f"was never checked for this partition. Materialise {asset} of it, with its checks."
     target = evaluation.target_materialization_data
@@ -103,9 +83,7 @@ def _refusal(
         return f"was checked on no {asset} at all. Materialise it, with its checks."
     if latest is None or target.storage_id != latest.storage_id:
         return f"was checked on an older {asset}. Materialise it again, with its checks."
-    if evaluation.passed or not _stops(evaluation):
-        return None
-    if guard.may_be_accepted and guard.name in accepted:
+    if past or evaluation.passed or not _stops(evaluation):
         return None
     return evaluation.description or "its check failed."
 

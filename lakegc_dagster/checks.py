@@ -1,7 +1,8 @@
 """Core's guards as checks on expired_addresses: evidence for people, and a stop for the run they are part of.
 
-A guard that a person may accept only warns here: the mark is in order, and somebody has to say a word before its sweep.
-All others are blocking errors. `authorization` refuses the sweep in both cases, and core once more.
+A guard that waits for a person only warns here: the mark is in order, and somebody has to say a word, or make the
+backup, before its sweep. All others are blocking errors. Core judges all of them again before a sweep, and
+`authorization` before it, but for a backup that a person makes after the mark.
 
 Where backups are an asset, the guard over them is a check on that one: it cannot hold before. They guard no other run;
 `authorization` does. Names, severities and sentences come from `lakegc_core.policy.guards`.
@@ -39,6 +40,16 @@ def check_key(options: LakegcConfig, guard: Guard) -> dg.AssetCheckKey:
 def guard_keys(options: LakegcConfig) -> list[dg.AssetCheckKey]:
     """The keys of the checks of all guards."""
     return [check_key(options, guard) for guard in guards.GUARDS]
+
+
+def made_by_hand(options: LakegcConfig, guard: Guard) -> bool:
+    """True for the guard over backups where these are no asset: somebody makes them after the mark and its checks."""
+    return guard.name == OVER_BACKUPS and not options.backup
+
+
+def waits_for_a_person(options: LakegcConfig, guard: Guard) -> bool:
+    """True if a guard that stops sweeps says nothing against the mark itself."""
+    return guard.may_be_accepted or made_by_hand(options, guard)
 
 
 def check_name(guard: str) -> str:
@@ -96,21 +107,22 @@ def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         name=check_name(guard.name),
         asset=check_key(options, guard).asset_key,
-        description=_description(guard),
+        description=_description(options, guard),
         blocking=True,
         partitions_def=options.grid.definition,
     )
 
 
-def _description(guard: Guard) -> str:
-    if guard.may_be_accepted:
-        return f"What it guards against: {guard.danger}. A sweep refuses until a person accepts it; here it only warns."
+def _description(options: LakegcConfig, guard: Guard) -> str:
+    if waits_for_a_person(options, guard):
+        until = "somebody does what it says" if made_by_hand(options, guard) else "a person accepts it"
+        return f"What it guards against: {guard.danger}. A sweep refuses until {until}; here it only warns."
     return f"What it guards against: {guard.danger}."
 
 
 def _result(options: LakegcConfig, verdict: Verdict, level: str) -> dg.AssetCheckResult:
     guard = guards.BY_NAME[verdict.name]
-    warns = verdict.severity == "WARN" or guard.may_be_accepted
+    warns = verdict.severity == "WARN" or waits_for_a_person(options, guard)
     return dg.AssetCheckResult(
         check_name=check_name(verdict.name),
         asset_key=check_key(options, guard).asset_key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ REPOSITORY_ASSET = "repository"
 RESOURCE = "lakegc"
 """The plain key of lakegc's resource."""
 _AS_IT_IS = LakegcTranslator()
+_NAME = re.compile("[A-Za-z0-9_]+")
 _KIND = "dagster/kind/"  # Dagster keeps kinds among tags, and takes them in apart
 
 
@@ -53,8 +55,17 @@ class LakegcConfig:
         for name in ("round_cron", "watch_cron", "retire_cron"):
             if not check_cron(getattr(self, name)):
                 raise SettingsError(f"`{name}` must be a cron expression of five fields, not {getattr(self, name)!r}.")
+        odd = [part for part in self.key_prefix if not _NAME.fullmatch(part)]
+        if odd:
+            raise SettingsError(
+                f"`key_prefix` has {', '.join(map(repr, odd))}: its parts become parts of names in Dagster, which have "
+                "only letters without accents, digits and underscores."
+            )
         for repository in self.repositories:
             GcCell.checked(repository, "any")
+        twice = sorted({each for each in self.repositories if self.repositories.count(each) > 1})
+        if twice:
+            raise SettingsError(f"`repositories` names {', '.join(twice)} more than once: name each once.")
         unknown = sorted({*self.job_tags} - {*JOBS})
         if unknown:
             raise SettingsError(f"`job_tags` names no job {', '.join(unknown)}; the jobs are {', '.join(JOBS)}.")

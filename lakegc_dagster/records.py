@@ -8,8 +8,14 @@ from typing import Any
 
 import dagster as dg
 
+# Private, for want of a public way to ask for the check of one partition: `get_latest_asset_check_evaluation_record`
+# answers with the latest of any. A change in Dagster shows as an ImportError or in tests/dagster/test_authorization.py.
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
 from lakegc_core import clock
 from lakegc_core.names import STAGES
+from lakegc_dagster.checks import guard_keys
 from lakegc_dagster.config import JOBS, SWEEP, LakegcConfig
 from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED, STOPPED_BY
 from lakegc_dagster.partitions import GcCell
@@ -25,6 +31,7 @@ REQUESTED = "lakegc/sweep_requested"
 AGAIN = "lakegc/again"
 """On runs of a round that go on with a mark which an earlier run of it left unfinished."""
 
+_DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
 _FIRST, _NEXT = 4, 500  # marks asked about together: at first, and after that
@@ -78,11 +85,31 @@ def request_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell
     return next((run.run_id for run in runs if is_ours(run, options)), None)
 
 
+def latest_materialization(
+    instance: dg.DagsterInstance, options: LakegcConfig, asset: str, cell: GcCell
+) -> dg.EventLogRecord | None:
+    """The record of the last time that an asset was materialised for a cell."""
+    which = dg.AssetRecordsFilter(asset_key=options.key(asset), asset_partitions=[str(cell.key)])
+    records = instance.fetch_materializations(which, limit=1).records
+    return records[0] if records else None
+
+
+def evaluations(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey], cell: GcCell
+) -> dict[dg.AssetCheckKey, dg.AssetCheckEvaluation]:
+    """The findings of checks for a cell, by key; without those whose last record is of one that was not asked to its
+    end."""
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        list(keys), partition_filter=PartitionKeyFilter(key=str(cell.key))
+    )
+    return {key: each.evaluation for key, each in found.items() if each.evaluation and each.status in _DONE}
+
+
 def broken_off(
     instance: dg.DagsterInstance, options: LakegcConfig, mark_id: str, before: datetime
 ) -> list[dg.DagsterRun]:
-    """The runs of a round that failed before a time and left a mark that was begun, where no other run of the round has
-    gone on with it, or is to."""
+    """The runs of a round that failed before a time and left a mark that was begun and not judged, where no other run
+    of the round has gone on with it, or is to."""
     which = dg.RunsFilter(tags={ROUND: mark_id}, statuses=[dg.DagsterRunStatus.FAILURE])
     if not instance.get_runs(which, limit=1):
         return []
@@ -97,12 +124,18 @@ def broken_off(
         and not any(AGAIN in each.dagster_run.tags for each in runs)
         and max(each.end_time or 0.0 for each in runs) < before.timestamp()
     )
-    return [run for run in failed if _is_begun(instance, options, GcCell(run.tags[REPOSITORY], mark_id))]
+    return [run for run in failed if _is_unfinished(instance, options, GcCell(run.tags[REPOSITORY], mark_id))]
 
 
-def _is_begun(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> bool:
-    which = dg.AssetRecordsFilter(asset_key=options.key(STAGES[0]), asset_partitions=[str(cell.key)])
-    return bool(instance.fetch_materializations(which, limit=1).records)
+def _is_unfinished(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) -> bool:
+    """True for a mark that was begun, unless it is complete and its guards have judged it: these would refuse again."""
+    if latest_materialization(instance, options, STAGES[0], cell) is None:
+        return False
+    last = latest_materialization(instance, options, STAGES[-1], cell)
+    keys = [key for key in guard_keys(options) if key.asset_key == options.key(STAGES[-1])]
+    found = evaluations(instance, keys, cell)
+    targets = (found[key].target_materialization_data if key in found else None for key in keys)
+    return last is None or not all(target and target.storage_id == last.storage_id for target in targets)
 
 
 def asked_to_sweep(instance: dg.DagsterInstance, options: LakegcConfig, since: datetime) -> set[str]:

@@ -24,15 +24,16 @@ from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import deleted
+from lakegc_dagster.checks import waits_for_a_person
 from lakegc_dagster.config import REPOSITORY_ASSET, SWEEP, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, said_by, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
-from lakegc_dagster.metadata.in_short import in_short
+from lakegc_dagster.metadata.in_short import in_short, refusing
 from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, uri
 from lakegc_dagster.metadata.stages import causes_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.resources import resource_of
-from lakegc_dagster.rounds import latest_slot, next_slot, some_slots
+from lakegc_dagster.rounds import next_slot, some_slots, watched_slot
 
 LAST_MARK = "last_mark"
 """The check on such an asset: how the repository's last mark ended, failures too."""
@@ -72,11 +73,11 @@ def _where(function: Callable[..., object]) -> dg.CodeReferencesMetadataValue:
 
 def fresh_for(options: LakegcConfig) -> tuple[timedelta, timedelta]:
     """For how long a mark counts as the last one, until it warns and until it fails: the longest time between two
-    rounds, and half or all of the time until the watch."""
+    rounds, and half or all of the time from a round to the watch that looks for its marks."""
     slots = some_slots(options.round_cron)
     longest = max(after - before for before, after in pairwise(slots))
     watched = next_slot(options.watch_cron, slots[-1])
-    rest = watched - latest_slot(options.round_cron, watched)
+    rest = watched - watched_slot(options.round_cron, watched)
     return longest + rest / 2, longest + rest
 
 
@@ -133,7 +134,7 @@ def show_mark(context: _Context, options: LakegcConfig, mark: MarkContext, revie
     if name not in options.repositories:
         return
     metadata: Metadata = {
-        "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
+        "in_short": dg.MetadataValue.text(in_short(options, facts, mark, review)),
         **_amounts(facts),
         **cost("garbage_per_month", facts.expired.bytes, review.report["price"]),
         **_since_last(context, options, mark),
@@ -174,8 +175,8 @@ def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, an
 
 def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
     """The evaluation of the check whether the guards let a sweep of a complete mark begin."""
-    stopping = [verdict for verdict in review.verdicts if verdict.stops]
-    hard = [each for each in stopping if not guards.BY_NAME[each.name].may_be_accepted]
+    stopping = refusing(options, mark, review.verdicts)
+    hard = [each for each in stopping if not waits_for_a_person(options, guards.BY_NAME[each.name])]
     severity = dg.AssetCheckSeverity.ERROR if hard else dg.AssetCheckSeverity.WARN
     stopping.sort(key=lambda verdict: verdict not in hard)
     said = "\n".join(f"{each.name}: {each.description}" for each in stopping)
@@ -184,7 +185,7 @@ def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.Ass
         **_of_mark(options, cell, {"guards_that_stop": len(stopping), **_amounts(facts)}),
         passed=not stopping,
         severity=severity,
-        description=said or in_short(facts, mark, review),
+        description=said or in_short(options, facts, mark, review),
     )
 
 

@@ -28,9 +28,11 @@ slow."""
 ASKED_AGAIN_AFTER = timedelta(hours=1)
 """The time after which a mark that broke off is gone on with: what stopped it may have passed by then."""
 ASKED_WITHIN = timedelta(hours=1)
-"""The sweep of a mark is asked for within minutes after it may begin; after longer, nobody is asking."""
+"""The marks of a round, and the sweep of a mark, are asked for within minutes after they may begin. After longer,
+nobody is asking."""
 STOPPED_FOR = timedelta(days=3)
 """The time after which sweeps that guards stop are a fault: nobody has said a word, and the bucket grows."""
+_WAY_OUT = "look at its checks, do what they say, or accept what may be accepted"
 _SOME_DAY, _SLOTS = datetime(2026, 1, 1, tzinfo=UTC), 60
 _TICK = 300  # seconds
 
@@ -50,6 +52,12 @@ def latest_slot(cron: str, now: datetime) -> datetime:
     """The last tick of a cron expression, in UTC, that is not after `now`."""
     slot: datetime = _ticks(cron, now + timedelta(seconds=1)).get_prev(datetime)  # a tick at `now` counts
     return slot.astimezone(UTC)
+
+
+def watched_slot(cron: str, now: datetime) -> datetime:
+    """The slot since which repositories must have been marked at `now`: the last one whose marks were asked for by now.
+    A watch often runs in the very minute of a slot."""
+    return latest_slot(cron, now - ASKED_WITHIN)
 
 
 def next_slot(cron: str, now: datetime) -> datetime:
@@ -165,7 +173,7 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
     if not mark.expired:
         return f"mark {mark.mark_id} found nothing to sweep"
     if mark.stopped_by:
-        return f"mark {mark.mark_id} waits for a person's word on {mark.stopped_by}: look at its checks"
+        return f"mark {mark.mark_id} is stopped by {mark.stopped_by}: {_WAY_OUT}"
     if now < mark.ready_at:
         return f"mark {mark.mark_id} may be swept from {to_the_minute(instant(mark.ready_at))}"
     return ""
@@ -191,8 +199,7 @@ def stopped(mark: Marked, since: float, now: datetime) -> str:
         return ""
     return (
         f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days each mark has been stopped by guards, "
-        f"mark {mark.mark_id} by {mark.stopped_by}: look at its checks, and accept what was meant "
-        f"(lakegc review {mark.repository} {mark.mark_id})"
+        f"mark {mark.mark_id} by {mark.stopped_by}: {_WAY_OUT} (lakegc review {mark.repository} {mark.mark_id})"
     )
 
 

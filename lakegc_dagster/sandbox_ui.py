@@ -103,6 +103,7 @@ def surroundings(home: Path, server: SandboxServer, repositories: Sequence[str])
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": server.secret_key,
         "LAKEGC_CONFIG": str(home / "lakegc.yaml"),
         "LAKEGC_DAGSTER_REPOSITORIES": ",".join(repositories),
+        "LAKEGC_DAGSTER_BACKUP": "no",
         "LAKEGC_UNSAFE": "yes",  # safety level `none`, for a sandbox
     }
 

@@ -270,7 +270,7 @@ def _watch(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("watch"),
         description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
-        "that wait for a person's word.",
+        "that guards stop.",
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,
     )
@@ -279,10 +279,10 @@ def _watch(options: LakegcConfig) -> Any:
         with told_as_failures():
             choice = taking_part(lakegc)
         instance, now = context.instance, clock.now()
-        slot = rounds.latest_slot(options.round_cron, now)
+        slot = rounds.watched_slot(options.round_cron, now)
         runs, settings = _Runs.known(instance, options, now - rounds.LONGEST_RUN), lakegc.settings()
         problems: dict[str, str] = {}
-        waiting: dict[str, str] = {}
+        stopped: dict[str, str] = {}
         unswept: dict[str, str] = {}
         known = options.grid.marks_of(instance)
         for repository in choice.taken:
@@ -294,17 +294,17 @@ def _watch(options: LakegcConfig) -> Any:
             if mark is None or not settings.policy_for(name).sweep:
                 continue
             if mark.stopped_by:
-                waiting[name] = mark.stopped_by
+                stopped[name] = mark.stopped_by
                 if wrong := rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now):
                     unswept[name] = wrong
             elif name not in runs.asked:
                 request = records.request_of(instance, options, GcCell(name, mark.mark_id))
                 if wrong := rounds.unswept(mark, now, busy=runs.at_work.get(name), requested=request):
                     unswept[name] = wrong
-        counts = {"overdue": len(problems), "unswept": len(unswept), "waiting": len(waiting)}
-        shown = records_shown(("repository", "stopped by"), waiting.items())
+        counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
+        shown = records_shown(("repository", "stopped by"), stopped.items())
         context.add_output_metadata(
-            {"repositories": len(choice.taken), **counts, **({"waiting_for_a_person": shown} if waiting else {})}
+            {"repositories": len(choice.taken), **counts, **({"stopped_by_guards": shown} if stopped else {})}
         )
         if problems or unswept:
             title = "These repositories missed their round, or their sweep"

@@ -10,6 +10,8 @@ from lakegc_core.policy.judgements import Finding, backup
 
 
 def can_come_back(evidence: Evidence) -> Finding:
+    if not evidence.expired.expired.objects:
+        return True, "This mark found nothing to delete, so that nothing has to come back."
     backed_up, said = backup(evidence)
     if not backed_up or evidence.drill_within is None:
         return backed_up, said

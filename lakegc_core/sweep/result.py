@@ -75,8 +75,10 @@ class SweepResult:
 
     @property
     def bytes_freed(self) -> int:
-        """The bytes that were deleted, but for those that lie in quarantine."""
-        return self.bytes_deleted - in_quarantine(self.quarantine, self.bytes_deleted)
+        """The bytes that the store has no more: not those that it or a quarantine can still bring back, and none of
+        which nobody knows."""
+        size, copied = self.bytes_deleted, in_quarantine(self.quarantine, self.bytes_deleted)
+        return freed(size, copied, versioned=self.versioned, recoverable=self.recoverable_until is not None)
 
     @property
     def trouble(self) -> str:
@@ -126,6 +128,22 @@ class SweepResult:
 def in_quarantine(told: Mapping[str, float] | None, deleted: int) -> int:
     """The bytes that lie in quarantine of those that a sweep deleted. `told`: see `SweepResult.quarantine`."""
     return int(told.get("bytes", deleted)) if told else 0
+
+
+def not_freed(deleted: int, copied: int, *, versioned: bool | None, recoverable: bool) -> dict[str, int]:
+    """The bytes of those `deleted` that still take space, or may, by the reason: `kept_as_versions` by the store,
+    `recoverable` by its soft delete, `in_quarantine` those of which a copy lies there (`copied`), `unknown`."""
+    if versioned:
+        return {"kept_as_versions": deleted}
+    copied = min(deleted, copied)
+    if recoverable:
+        return {"in_quarantine": copied, "recoverable": deleted - copied}
+    return {"in_quarantine": copied, "unknown": deleted - copied if versioned is None else 0}
+
+
+def freed(deleted: int, copied: int, *, versioned: bool | None, recoverable: bool) -> int:
+    """The bytes of those `deleted` that take no more space. All arguments: see `not_freed`."""
+    return deleted - sum(not_freed(deleted, copied, versioned=versioned, recoverable=recoverable).values())
 
 
 def keeps(store: Store) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
-from lakegc_core.sweep.result import in_quarantine
+from lakegc_core.sweep.result import in_quarantine, not_freed
 from lakegc_core.views.drills import drill_in_words, drill_json
 from lakegc_core.views.report import first_young_json, price_json
 from lakegc_core.views.waits import delay_lines, of_sweep, oldest_in_words, oldest_of
-from lakegc_core.views.words import ago, human_bytes, monthly, not_freed, shown, to_the_minute, too_young
+from lakegc_core.views.words import ago, human_bytes, monthly, shown, still_taken, to_the_minute, too_young
 
 _SIDE_BY_SIDE = 16  # small files that are asked for at a time
 _NONE = {"objects": 0, "bytes": 0}
@@ -234,14 +234,10 @@ def _totals(sweeps: Iterable[Json], since: float) -> Json:
 
 
 def _not_freed(sweep: Json) -> dict[str, int]:
-    """The bytes that deleted objects of a sweep still take, or may, by the reason."""
-    size, until = sweep["bytes_deleted"], sweep["recoverable_until"]
-    if sweep["versioned"]:
-        return {"kept_as_versions": size}
-    copied = min(size, sweep["bytes_quarantined"]) if sweep["quarantined_until"] else 0
-    if until and _seconds(until) > clock.now().timestamp():
-        return {"in_quarantine": copied, "recoverable": size - copied}
-    return {"in_quarantine": copied, "unknown": size - copied if sweep["versioned"] is None else 0}
+    """The bytes that deleted objects of a sweep still take, or may, by the reason, now."""
+    until, copied = sweep["recoverable_until"], sweep["bytes_quarantined"] if sweep["quarantined_until"] else 0
+    recoverable = bool(until) and _seconds(until) > clock.now().timestamp()
+    return not_freed(sweep["bytes_deleted"], copied, versioned=sweep["versioned"], recoverable=recoverable)
 
 
 def _seconds(moment: str) -> float:
@@ -341,7 +337,7 @@ def _all_lines(found: Sequence[Json]) -> list[str]:
 def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> list[str]:
     if not totals["sweeps"]:
         return []
-    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *not_freed(totals)]
+    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *still_taken(totals)]
     if back and back["objects"]:
         said.append(f"not counted, because they are there again: {_amount(back['objects'], back['bytes'])}")
     saved = freed_bytes(totals)

@@ -12,6 +12,7 @@ from lakegc_core import clock
 from lakegc_core.clock import duration, roughly
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.holds import PATH
+from lakegc_core.sweep.result import freed as bytes_freed
 
 UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_names: true` in lakegc.yaml"
 """Advice about objects below data/ whose names lakeFS never gives."""
@@ -113,8 +114,8 @@ def counted(number: int, one: str) -> str:
 
 
 def freed(report: Json) -> str:
-    """Gains of a sweep's deletions, in words: space, and money where there is a price; "" if it deleted nothing.
-    `report`: of a sweep."""
+    """Gains of a sweep's deletions, in words: space, and money where space is freed and has a price; "" if it deleted
+    nothing. `report`: of a sweep."""
     if not report["outcomes"].get(Outcome.DELETED):
         return ""
     size = report["bytes_deleted"]
@@ -125,8 +126,9 @@ def freed(report: Json) -> str:
         rest = space(size - copied, report["versioned"], report["recoverable_until"])
         others = f"{rest}, without a copy; " if "objects" in told else ""
         return f"{others}{human_bytes(copied)}, in quarantine {until}: freed once that is emptied"
-    said = [space(size, report["versioned"], report["recoverable_until"]), monthly(size, report["price"])]
-    return ": ".join(filter(None, said))
+    versioned, until = report["versioned"], report["recoverable_until"]
+    gone = bytes_freed(size, 0, versioned=versioned, recoverable=bool(until))
+    return ": ".join(filter(None, [space(size, versioned, until), monthly(gone, report["price"])]))
 
 
 def gone_by(report: Json) -> str:
@@ -232,7 +234,7 @@ def space(size: int, versioned: bool | None, recoverable_until: str | None) -> s
     return f"{human_bytes(size)} freed"
 
 
-def not_freed(totals: Json) -> list[str]:
+def still_taken(totals: Json) -> list[str]:
     """The deleted bytes that still take space, or may, in words."""
     kept, held, unknown = (totals[name] for name in ("kept_as_versions", "recoverable", "unknown"))
     copied = totals["in_quarantine"]

@@ -143,4 +143,4 @@ def _run(
         if review:
             pipeline.publish(mark, review.report)
             show_mark(context, options, mark, review)
-        yield dg.MaterializeResult(metadata=stage_metadata(mark, result, review))
+        yield dg.MaterializeResult(metadata=stage_metadata(options, mark, result, review))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lakegc_core import clock
@@ -15,11 +16,20 @@ from lakegc_core.policy.facts import (
     StagedFacts,
     StageFacts,
 )
+from lakegc_core.policy.guards import Verdict
 from lakegc_core.sweep.authorize import ready_at
 from lakegc_core.views.words import human_bytes, monthly, to_the_minute
+from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
 
 
-def in_short(facts: StageFacts, mark: MarkContext, review: Review | None) -> str:
+def refusing(options: LakegcConfig, mark: MarkContext, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The guards that will refuse a sweep of a mark. The one over backups does not where the run of the sweep makes
+    the backup first."""
+    comes = {OVER_BACKUPS} if options.backup and mark.policy.backup else ()
+    return [each for each in verdicts if each.stops and each.name not in comes]
+
+
+def in_short(options: LakegcConfig, facts: StageFacts, mark: MarkContext, review: Review | None) -> str:
     """One sentence about what a stage found. `review`: of the complete mark, for the stage that completes it."""
     match facts:
         case ListingFacts():
@@ -37,12 +47,12 @@ def in_short(facts: StageFacts, mark: MarkContext, review: Review | None) -> str
                 f"{facts.ranges_added:,} ranges are new, {facts.ranges_dropped:,} are no longer retained."
             )
         case ExpiredFacts():
-            return _garbage(facts, mark, review)
+            return _garbage(options, facts, mark, review)
         case _:
             return ""
 
 
-def _garbage(facts: ExpiredFacts, mark: MarkContext, review: Review | None) -> str:
+def _garbage(options: LakegcConfig, facts: ExpiredFacts, mark: MarkContext, review: Review | None) -> str:
     if not facts.expired.objects:
         return "There is no garbage."
     price: Any = review.report["price"] if review else None
@@ -50,7 +60,7 @@ def _garbage(facts: ExpiredFacts, mark: MarkContext, review: Review | None) -> s
     said = f"{human_bytes(facts.expired.bytes)} in {facts.expired.objects:,} objects are garbage{cost and f', {cost}'}."
     if review is None:
         return said
-    stopping = [verdict.name for verdict in review.verdicts if verdict.stops]
+    stopping = [verdict.name for verdict in refusing(options, mark, review.verdicts)]
     if stopping:
         guards = "Guard" if len(stopping) == 1 else "Guards"
         return f"{said} {guards} {', '.join(stopping)} will refuse a sweep."

@@ -62,7 +62,7 @@ def sweep_metadata(result: SweepResult) -> Metadata:
         "dry_run": result.dry_run,
         "outcomes": records(("outcome", "objects", "size", "meaning"), rows, ("string", "int")),
         "planned": result.planned,
-        **_would_free(result, report),
+        **_planned(result, report),
         "stopped_by_budget": bool(result.over_budget),
         **({"over_budget_bytes": result.over_budget["bytes"]} if result.over_budget else {}),
         **{name: result.outcomes.get(name, 0) for name in _OUTCOMES},
@@ -98,13 +98,13 @@ def _refused(result: SweepResult) -> Metadata:
     return {"refused_by": dg.MetadataValue.md("\n".join(said))} if said else {}
 
 
-def _would_free(result: SweepResult, report: Json) -> Metadata:
-    """The amount that a sweep would free, by a dry run."""
+def _planned(result: SweepResult, report: Json) -> Metadata:
+    """The amount that a sweep would delete, by a dry run, and what it costs a month."""
     if result.planned_bytes is None:
         return {}
     size = result.planned_bytes
     found = {"would_take_seconds": round(result.estimate["seconds"])} if result.estimate else {}
-    return {"planned_bytes": size, **found, **cost("would_free_per_month", size, report["price"])}
+    return {"planned_bytes": size, **found, **cost("planned_per_month", size, report["price"])}
 
 
 def copy_metadata(result: CopyResult) -> Metadata:
@@ -128,7 +128,7 @@ def retirement_metadata(results: Iterable[Retirement], removed: Sequence[str]) -
         for result in done
         for mark_id, each in result.retired.items()
     ]
-    titles, kinds = ("repository", "mark", "expired", "deleted", "freed"), ("string", "string", "int", "int")
+    titles, kinds = ("repository", "mark", "expired", "deleted", "deleted bytes"), ("string", "string", "int", "int")
     unclosed = [(result.repository, *each) for result in done for each in result.unclosed.items()]
     copies = [result.quarantine for result in done]
     emptied = [amount for each in copies for amount in each.emptied.values()]

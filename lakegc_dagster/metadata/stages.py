@@ -30,7 +30,7 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.sweep.authorize import confirmed_at, ready_at
 from lakegc_core.views.words import human_bytes
-from lakegc_dagster.config import OVER_BACKUPS
+from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
 from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import (
@@ -88,7 +88,9 @@ def columns_of(schema: pa.Schema) -> Metadata:
     return {"dagster/column_schema": dg.TableSchema(columns=found)}
 
 
-def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None = None) -> Metadata:
+def stage_metadata(
+    options: LakegcConfig, mark: MarkContext, result: StageResult, review: Review | None = None
+) -> Metadata:
     """The metadata of every marking asset: what it found first, then how much, how long and where.
 
     `review`: of the complete mark, for the stage that completes it.
@@ -97,7 +99,7 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
     kind, shown = _SHOWN[manifest.stage]
     facts = read_facts(kind, manifest.facts)
     return {
-        "in_short": dg.MetadataValue.text(in_short(facts, mark, review)),
+        "in_short": dg.MetadataValue.text(in_short(options, facts, mark, review)),
         "dagster/row_count": manifest.rows,
         **shown(facts),
         **(_judged(mark, review) if review else {}),
@@ -118,9 +120,8 @@ def stage_metadata(mark: MarkContext, result: StageResult, review: Review | None
 def _judged(mark: MarkContext, review: Review) -> Metadata:
     """The verdicts of the guards, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
-    stopping = [
-        each.name for each in failed if each.stops and each.name != OVER_BACKUPS
-    ]  # that one comes with the sweep
+    # A backup may be made after the mark, by the run of the sweep or by hand: the sensor asks all the same.
+    stopping = [each.name for each in failed if each.stops and each.name != OVER_BACKUPS]
     rows = [
         (each.name, "yes" if each.passed else "no", "" if each.passed else each.severity) for each in review.verdicts
     ]

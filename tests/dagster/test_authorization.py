@@ -148,6 +148,14 @@ def test_a_guard_that_only_warns_in_dagster_stops_the_sweep_until_it_is_accepted
     assert recorded.reasons(blast_radius="it was meant") == []
 
 
+def test_a_backup_that_was_missing_at_the_mark_may_be_made_by_hand_before_the_sweep(recorded: Recorded) -> None:
+    recorded.failing, recorded.stopping = {"backup": dg.AssetCheckSeverity.WARN}, {"backup": True}
+    recorded.mark(CELL)
+    assert recorded.reasons() == [], "core asks for it again"
+    recorded.mark(OTHER, without={"backup"})
+    assert [reason.partition(":")[0] for reason in recorded.reasons(OTHER)] == ["backup"], "it was never checked"
+
+
 def test_a_dry_run_goes_past_guards_that_a_person_may_accept_and_past_nothing_else(recorded: Recorded) -> None:
     def dry() -> dict[str, str]:
         mark: Any = SimpleNamespace(mark=SimpleNamespace(require=lambda stage: SimpleNamespace(digest=recorded.digest)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +11,16 @@ import dagster as dg
 import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.copies import backup as copies
 from lakegc_core.errors import SettingsError
+from lakegc_core.marks.context import open_mark, open_repository
 from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.resources import LakegcResource
+from tests.dagster.conftest import Lake, failure_of, open_lake
 
 WITH = LakegcConfig(backup=True)
 
@@ -35,6 +41,31 @@ def test_a_backup_goes_where_lakegc_yaml_says_by_the_repositorys_name() -> None:
 def test_a_backup_that_is_required_must_have_a_place() -> None:
     with pytest.raises(SettingsError, match="`backup: required` for analytics and not where to"):
         place(backup=True)
+
+
+@pytest.fixture
+def lake(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance) -> Iterator[Lake]:
+    """Ten files on three branches, six of them garbage, with `backup: required` and no asset for it."""
+    for found in open_lake("local_unified_gc", tmp_path, monkeypatch, instance):
+        config = tmp_path / "lakegc.yaml"
+        config.write_text(config.read_text().replace('match: "*"', 'match: "*", backup: required'))
+        yield found
+
+
+def test_where_it_is_no_asset_a_backup_by_hand_lets_the_marks_sweep_begin(
+    lake: Lake, spark: Any, tmp_path: Path
+) -> None:
+    marked = lake.run("gc_mark", "m1", mark={"safety": "none"})
+    assert marked.success, "nothing is wrong with the mark"
+    checks = {check.check_name: check for check in marked.get_asset_check_evaluations()}
+    assert not checks["backup"].passed and checks["backup"].severity == dg.AssetCheckSeverity.WARN
+    early = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert "backup: lakegc.yaml asks for a backup before a sweep" in failure_of(early, "swept_report")
+    assert lake.garbage <= lake.objects()
+    mark = open_mark(open_repository(LakegcResource().settings(), lake.repository), "m1")
+    copies.backup(spark, mark, str(tmp_path / "spare"))
+    assert lake.run("gc_sweep", "m1", sweep={"dry_run": False}).success
+    assert not lake.garbage & lake.objects()
 
 
 def test_it_stands_between_the_mark_and_the_sweep_and_bears_the_guard_over_backups() -> None:

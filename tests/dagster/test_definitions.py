@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import itertools
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -151,6 +153,23 @@ def test_the_ready_code_location_runs_everything_in_one_process() -> None:
     assert definitions.defs.resolve_implicit_global_asset_job_def().executor_def is dg.in_process_executor
 
 
+@pytest.mark.parametrize(("said", "jobs"), [(None, 0), ("", 0), ("no", 0), ("yes", 1)])
+def test_the_ready_code_location_has_backups_as_an_asset_where_its_variable_says_so(
+    said: str | None, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEGC_DAGSTER_BACKUP", raising=False)
+    if said is not None:
+        monkeypatch.setenv("LAKEGC_DAGSTER_BACKUP", said)
+    found = runpy.run_module("lakegc_dagster.definitions")["defs"]
+    assert [job.name for job in found.resolve_all_job_defs()].count("gc_backup") == jobs
+
+
+def test_the_ready_code_location_does_not_load_where_the_variable_says_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_DAGSTER_BACKUP", "true")
+    with pytest.raises(SettingsError, match="LAKEGC_DAGSTER_BACKUP must be yes or no, not 'true'"):
+        runpy.run_module("lakegc_dagster.definitions")
+
+
 def test_what_a_project_imports_stands_in_the_package_and_loads_nothing_before_it_is_asked_for() -> None:
     program = (
         "import sys, lakegc_dagster\n"
@@ -191,6 +210,19 @@ def test_the_core_never_imports_dagster() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             foreign = [name for name in names if name.split(".")[0].startswith(("dagster", "lakegc_dagster"))]
             assert not foreign, f"{source.name}:{node.lineno} imports {foreign}"
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"key_prefix": ("lake", "my-lake")}, "`key_prefix` has 'my-lake': its parts become parts of names"),
+        ({"key_prefix": ("",)}, "`key_prefix` has ''"),
+        ({"repositories": ("shop", "web", "shop")}, "`repositories` names shop more than once"),
+    ],
+)
+def test_names_that_dagster_would_refuse_are_refused_in_the_words_of_the_config(odd: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        LakegcConfig(**odd)
 
 
 def test_runs_of_a_job_have_tags_of_their_own_of_any_text() -> None:

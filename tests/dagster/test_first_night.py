@@ -79,5 +79,5 @@ def test_nobody_is_woken_for_a_persons_word_and_once_for_a_broken_repository(nig
 def test_the_sweep_sensor_asks_for_no_sweep_and_names_in_one_sentence_whose_word_is_missing(night: FirstNight) -> None:
     assert not night.sweeps.requests
     said = night.sweeps.skipped
-    assert said.count("waits for a person's word on blast-radius") == len(TEN)
+    assert said.count("is stopped by blast-radius") == len(TEN)
     assert all(f"{name}: mark" in said for name in TEN)

@@ -144,6 +144,13 @@ def test_a_repository_is_fresh_from_one_round_until_the_watch_after_the_next(rou
     assert fresh_for(LakegcConfig(round_cron=round_cron)) == (timedelta(hours=hours - 3), timedelta(hours=hours))
 
 
+@pytest.mark.parametrize("round_cron", ["*/15 * * * *", "0 * * * *", "0 */4 * * *", "0 8 * * *"])
+def test_rounds_that_fall_on_the_minute_of_the_watch_load(round_cron: str) -> None:
+    warns, fails = fresh_for(LakegcConfig(round_cron=round_cron))
+    assert timedelta() < warns < fails
+    assert build_lakegc_definitions(LakegcConfig(round_cron=round_cron, repositories=(OTHER,)))
+
+
 def test_assets_of_two_teams_have_keys_of_their_own() -> None:
     both = [
         build_lakegc_definitions(LakegcConfig(key_prefix=(team,), repositories=("shop",))) for team in ("red", "blue")

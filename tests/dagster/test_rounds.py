@@ -52,6 +52,22 @@ def test_every_moment_of_a_slot_names_the_same_round_and_the_next_one_another() 
     assert rounds.next_slot(NIGHTLY, NOW) == datetime(2026, 11, 22, 2, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("cron", "watched"),
+    [
+        (NIGHTLY, "20261121T0200Z"),
+        ("*/15 * * * *", "20261121T0700Z"),
+        ("0 * * * *", "20261121T0700Z"),
+        ("0 */4 * * *", "20261121T0400Z"),
+        ("0 8 * * *", "20261120T0800Z"),
+    ],
+)
+def test_a_watch_in_the_minute_of_a_slot_looks_for_the_marks_of_one_that_were_asked_for(
+    cron: str, watched: str
+) -> None:
+    assert rounds.round_id(rounds.watched_slot(cron, NOW.replace(hour=8, minute=0, second=3))) == watched
+
+
 def test_only_ids_of_rounds_name_a_slot() -> None:
     assert rounds.slot_of("20261121T0200Z") == datetime(2026, 11, 21, 2, tzinfo=UTC)
     assert rounds.slot_of("20261121T020000Z") is None

@@ -13,6 +13,7 @@ import pytest
 from lakegc_core.errors import LakegcError
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 from tests.dagster.conftest import Site, failure_of, open_site
+from tests.dagster.test_authorization import Recorded
 
 NIGHT = 1_795_226_400.0  # 2026-11-21 02:00 UTC, when a round is due
 HOUR = 3_600.0
@@ -78,24 +79,12 @@ def test_who_is_still_queued_for_an_earlier_round_is_not_asked_for_again_and_the
 def test_a_mark_of_the_round_that_broke_off_is_asked_for_once_more_an_hour_later(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()  # of Dagster's own records, too
-    monkeypatch.setenv("LAKEGC_NOW", str(now))
-    monkeypatch.setattr(
-        "lakegc_dagster.rounds.latest_slot", lambda cron, at: datetime.fromtimestamp(now // 60 * 60, UTC)
-    )
-    site.create("alpha", "beta", "gamma")
-    first = {each.tags["lakegc/repository"]: each for each in site.tick("open_round").requests}
-
-    def run_of(request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> dg.DagsterRun:
-        job = site.defs.resolve_job_def("gc_mark")
-        return site.instance.create_run_for_job(job, status=status, tags=request.tags)
-
+    now, first = round_of_now(site, monkeypatch, "alpha", "beta", "gamma")
     for name in ("alpha", "gamma"):
-        cell = str(GcCell(name, first[name].tags["lakegc/round"]).key)
-        site.instance.report_runless_asset_event(dg.AssetMaterialization("namespace_listing", partition=cell))
+        begin(site, first[name])
     for name in ("alpha", "beta"):  # beta failed before its mark was begun: it would again
-        site.instance.report_run_failed(run_of(first[name]))
-    run_of(first["gamma"])
+        site.instance.report_run_failed(run_of(site, first[name]))
+    run_of(site, first["gamma"])
     for later in (0.0, 12.1):
         monkeypatch.setenv("LAKEGC_NOW", str(now + later * HOUR))
         assert site.tick("open_round").requests == []
@@ -104,9 +93,51 @@ def test_a_mark_of_the_round_that_broke_off_is_asked_for_once_more_an_hour_later
     assert again.partition_key == first["alpha"].partition_key
     assert again.tags == {**first["alpha"].tags, "lakegc/again": "yes"}
     site.run_keys.clear()
-    site.instance.report_run_failed(run_of(again))
+    site.instance.report_run_failed(run_of(site, again))
     monkeypatch.setenv("LAKEGC_NOW", str(now + 3 * HOUR))
     assert "is open; the next one opens at" in site.tick("open_round").skipped
+
+
+def test_a_complete_mark_that_a_guard_refused_is_not_asked_for_again_and_one_that_nobody_judged_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, first = round_of_now(site, monkeypatch, "refused", "unjudged", "unjudged-anew")
+    cells = {name: GcCell(name, request.tags["lakegc/round"]) for name, request in first.items()}
+    recorded = Recorded(site.instance)
+    recorded.failing = {"order": dg.AssetCheckSeverity.ERROR}
+    recorded.mark(cells["refused"])
+    recorded.mark(cells["unjudged-anew"])
+    for name in ("unjudged", "unjudged-anew"):  # killed between the last stage and its checks
+        recorded.mark(cells[name], checks=False)
+    for request in first.values():
+        begin(site, request)
+        site.instance.report_run_failed(run_of(site, request))
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 1.1 * HOUR))
+    assert {*site.tick("open_round").repositories} == {"unjudged", "unjudged-anew"}
+
+
+def round_of_now(site: Site, monkeypatch: pytest.MonkeyPatch, *names: str) -> tuple[float, dict[str, dg.RunRequest]]:
+    """Open a round over new repositories in this minute: Dagster's own records are of now. Returns the time, and the
+    requests by repository."""
+    now = time.time()
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
+    monkeypatch.setattr(
+        "lakegc_dagster.rounds.latest_slot", lambda cron, at: datetime.fromtimestamp(now // 60 * 60, UTC)
+    )
+    site.create(*names)
+    return now, {each.tags["lakegc/repository"]: each for each in site.tick("open_round").requests}
+
+
+def begin(site: Site, request: dg.RunRequest) -> None:
+    """Let Dagster record that the mark of a request was begun."""
+    cell = str(GcCell(request.tags["lakegc/repository"], request.tags["lakegc/round"]).key)
+    site.instance.report_runless_asset_event(dg.AssetMaterialization("namespace_listing", partition=cell))
+
+
+def run_of(site: Site, request: dg.RunRequest) -> dg.DagsterRun:
+    """A run that was started for a request."""
+    job = site.defs.resolve_job_def("gc_mark")
+    return site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=request.tags)
 
 
 def test_who_is_left_out_takes_no_part(site: Site) -> None:
@@ -206,7 +237,7 @@ def test_only_the_newest_mark_is_swept_and_not_before_it_may_be(site: Site, monk
 def test_a_mark_that_waits_for_a_persons_word_is_not_swept_and_the_guard_is_named(site: Site) -> None:
     site.says_marked("alpha", "m1", started=NIGHT, ready=NIGHT, stopped_by="blast-radius")
     tick = site.tick("sweep_confirmed")
-    assert not tick.requests and "mark m1 waits for a person's word on blast-radius" in tick.skipped
+    assert not tick.requests and "mark m1 is stopped by blast-radius: look at its checks, do what" in tick.skipped
     site.says_marked("alpha", "m2", started=NIGHT + HOUR, ready=NIGHT + HOUR)
     assert [str(key) for key in site.tick("sweep_confirmed").keys] == ["m2|alpha"]
 

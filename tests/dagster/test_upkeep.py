@@ -19,7 +19,7 @@ from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
 from lakegc_core.store.base import connect
 from lakegc_dagster import upkeep
-from lakegc_dagster.config import SWEEP
+from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
@@ -200,6 +200,20 @@ def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     assert site.run("gc_watch").success
 
 
+def test_a_slot_that_opens_while_the_watch_looks_is_nobodys_fault_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    eight = datetime(2026, 12, 30, 8, 0, 3, tzinfo=UTC).timestamp()
+    with open_site(tmp_path, monkeypatch, instance, LakegcConfig(round_cron="0 * * * *")) as site:
+        monkeypatch.setenv("LAKEGC_NOW", str(eight))
+        site.create("alpha")
+        site.configure("  - {match: '*'}\n")
+        site.says_marked("alpha", "20261230T0600Z", started=eight - 2 * 3_600, ready=eight)
+        assert "days before round 20261230T0700Z" in failure_of(site.run("gc_watch"), "watch")
+        site.says_marked("alpha", "20261230T0700Z", started=eight - 3_600, ready=eight)
+        assert site.run("gc_watch").success
+
+
 def test_a_bare_repository_has_no_round_to_miss(site: Site) -> None:
     site.create("bare")
     assert not site.run("gc_watch").success
@@ -271,7 +285,7 @@ def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
     assert site.run("gc_watch").success
 
 
-def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail_before_days_have_passed(
+def test_the_watch_names_sweeps_that_guards_stop_and_does_not_fail_before_days_have_passed(
     site: Site,
 ) -> None:
     site.create("alpha", "beta")
@@ -280,8 +294,8 @@ def test_the_watch_names_sweeps_that_wait_for_a_persons_word_and_does_not_fail_b
         site.says_marked(name, "20261230T0200Z", started=SLOT, ready=SLOT, stopped_by="blast-radius")
     result = site.run("gc_watch")
     found = metadata(result, "watch")
-    assert result.success and (found["waiting"], found["overdue"]) == (1, 0)
-    (row,) = found["waiting_for_a_person"].records
+    assert result.success and (found["stopped"], found["overdue"]) == (1, 0)
+    (row,) = found["stopped_by_guards"].records
     assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}
 
 
@@ -298,5 +312,5 @@ def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_reposi
     swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("gamma", "m6").key))
     site.instance.report_runless_asset_event(swept)
     said = failure_of(site.run("gc_watch"), "watch")
-    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius" in said
+    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius: look at" in said
     assert "beta:" not in said and "gamma:" not in said and "delta:" not in said

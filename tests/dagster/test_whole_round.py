@@ -19,6 +19,7 @@ from lakegc_core.marks.retire import list_retired
 from lakegc_core.names import STAGES
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.repository import LAST_MARK
 from tests.dagster.conftest import Site, Tick, failure_of, open_site
 from tests.support.lake import quick
 
@@ -40,7 +41,7 @@ class Night:
 def night(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     """A round was opened over three repositories, and each run that it asked for was made."""
     folder = tmp_path_factory.mktemp("night")
-    options = LakegcConfig(key_prefix=("lake",), backup=True)
+    options = LakegcConfig(key_prefix=("lake",), backup=True, repositories=("alpha",))
     with (
         pytest.MonkeyPatch.context() as env,
         dg.DagsterInstance.ephemeral() as instance,
@@ -102,6 +103,15 @@ def everything(site: Site, cell: GcCell, **more: Any) -> dg.ExecuteInProcessResu
 
 def cell_of(night: Night, name: str) -> GcCell:
     return GcCell(name, str(night.opened.requests[0].tags["lakegc/round"]))
+
+
+def test_a_mark_whose_backup_comes_with_its_sweep_waits_for_nobody(night: Night) -> None:
+    found = night.marked["alpha"].asset_materializations_for_node("lake__expired_addresses")[0].metadata
+    guards = {row.data["guard"]: row.data["holds"] for row in found["guards"].records}
+    assert guards["backup"] == "no" and "will refuse a sweep" not in str(found["in_short"].value)
+    key = dg.AssetCheckKey(night.site.options.repository_key("alpha"), LAST_MARK)
+    told, *_ = night.site.instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
+    assert told.evaluation and told.evaluation.passed
 
 
 def test_the_sweep_that_the_sensor_asks_for_makes_its_backup_first_and_then_deletes(night: Night) -> None:

@@ -7,7 +7,7 @@ from html import escape
 from lakegc_core.names import Json
 from lakegc_core.views.history import freed_bytes
 from lakegc_core.views.page.parts import card
-from lakegc_core.views.words import counted, day, human_bytes, money, monthly, monthly_cost, not_freed, yearly
+from lakegc_core.views.words import counted, day, human_bytes, money, monthly, monthly_cost, still_taken, yearly
 
 
 def headline(sums: Json, of: str, since: str | None = None, found_by: str = "") -> str:
@@ -66,7 +66,7 @@ def _cards(sums: Json, since: str | None, found_by: str) -> list[str]:
     deleted = f"{counted(totals['deleted'], 'object')} ({human_bytes(totals['bytes_deleted'])}) deleted"
     by = f"{deleted} by {counted(totals['sweeps'], 'sweep')}"
     title = f"Freed since {day(since)}" if since else "Freed in all"
-    cards.append(card(title, human_bytes(freed), by, *not_freed(totals)))
+    cards.append(card(title, human_bytes(freed), by, *still_taken(totals)))
     if price:
         saved = money(12 * monthly_cost(freed, price), price) if freed else f"0.00 {price['currency']}"
         rate = f"what the freed bytes would cost, at {price['per_gb_month']} {price['currency']} per GB and month"

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from lakegc_core import clock
 from lakegc_core.clock import instant, roughly
 from lakegc_core.names import Json
+from lakegc_core.sweep.result import freed
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.kept import kept
 from lakegc_core.views.page.over_time import over_time, unread
@@ -202,7 +204,9 @@ def _sweep(sweep: Json, in_quarantine: str) -> str:
     rows = [(escape(outcome), f"{count:,}") for outcome, count in sweep["outcomes"].items() if count]
     size = sweep["bytes_deleted"]
     when = f", {day_and_time(instant(sweep['finished_at']))}" if sweep.get("finished_at") else ""
-    gain = in_quarantine or monthly(size, sweep.get("price"))
+    recoverable = (sweep.get("recoverable_until") or 0.0) > clock.now().timestamp()
+    gone = freed(size, 0, versioned=sweep.get("versioned"), recoverable=recoverable)
+    gain = in_quarantine or monthly(gone, sweep.get("price"))
     said = [f"Sweep {sweep['sweep']}{when}: {human_bytes(size)} deleted", gain]
     title = escape(", ".join(filter(None, said)))
     return f"<h2>{title}</h2>" + table(("outcome", "objects"), rows, (1,))

@@ -377,6 +377,11 @@ def test_a_sweep_that_needs_a_drill_is_refused_unless_the_last_one_passed_lately
     assert "has none" in refused("backup", both), "a drill is no backup"
 
 
+def test_a_mark_without_garbage_needs_neither_a_backup_nor_a_drill() -> None:
+    asked = evidence(expired_addresses={"expired": {"objects": 0, "bytes": 0}})
+    assert guards.authorized(guards.evaluate(replace(asked, backup_required=True, drill_within=86_400.0)))
+
+
 def test_a_mark_of_which_a_ring_took_live_data_is_not_swept_until_a_person_accepts_that() -> None:
     stopped = replace(evidence(), gone_in_rings={"m1": {"main/a": "data/1"}})
     assert "sweep of mark m1 was stopped, because a ring of it took live data: main/a (data/1)." in refused(

@@ -21,7 +21,7 @@ from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
 from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines
-from lakegc_core.views.words import not_freed
+from lakegc_core.views.words import still_taken
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick
 from tests.support.night_stores import MIDWAY, dying
@@ -200,7 +200,7 @@ def test_what_a_soft_delete_still_holds_is_freed_when_it_ends(monkeypatch: pytes
     held = {name: [found[day][name] for day in found] for name in ("recoverable", "kept_as_versions", "unknown")}
     assert held == {"recoverable": [100, 0], "kept_as_versions": [50, 50], "unknown": [0, 50]}
     assert [freed_bytes(found[day]) for day in found] == [50, 100]
-    assert "100 B of it can still be brought back: the store's soft delete" in not_freed(found[0])
+    assert "100 B of it can still be brought back: the store's soft delete" in still_taken(found[0])
 
 
 @pytest.mark.parametrize(("size", "said"), [(1_000, "less than 0.01 EUR"), (10**12, "about 20.00 EUR")])

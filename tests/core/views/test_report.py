@@ -45,16 +45,30 @@ def test_a_sweep_says_what_it_saves_a_month() -> None:
     assert "2.0 TB freed: about 40.00 EUR a month" in screen.sweep_screen(found)
 
 
-def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_still_has_its_price() -> None:
+def test_what_a_store_keeps_as_old_versions_is_not_called_freed_and_saves_no_money() -> None:
     said = words.freed(report.sweep_report(replace(SWEPT, versioned=True)))
-    assert "freed" not in said and said.endswith("let them expire: about 40.00 EUR a month")
+    assert "freed" not in said and said.endswith("let them expire")
     shown = [screen.sweep_screen(report.sweep_report(replace(SWEPT, versioned=kept))) for kept in (True, False)]
     assert ["undo     lakegc restore lake m1" in each for each in shown] == [True, False]
 
 
 def test_where_the_store_does_not_say_what_it_keeps_nothing_is_called_freed() -> None:
     said = words.freed(report.sweep_report(replace(SWEPT, versioned=None)))
-    assert said == "2.0 TB deleted; whether the store keeps old versions of it is not known: about 40.00 EUR a month"
+    assert said == "2.0 TB deleted; whether the store keeps old versions of it is not known"
+
+
+def test_only_bytes_that_the_store_has_no_more_count_as_freed() -> None:
+    quarantine = {"age": 9.0, "objects": 1, "bytes": 5 * 10**11}
+    kept: list[dict[str, Any]] = [
+        {"versioned": True},
+        {"versioned": None},
+        {"recoverable_until": 2_000_000_000.0},
+        {"quarantine": {"age": 9.0}},
+        {"versioned": True, "quarantine": quarantine},
+    ]
+    assert [replace(SWEPT, **each).bytes_freed for each in kept] == [0] * len(kept)
+    assert "a month" not in words.freed(report.sweep_report(replace(SWEPT, recoverable_until=2_000_000_000.0)))
+    assert SWEPT.bytes_freed == 2 * 10**12 and replace(SWEPT, quarantine=quarantine).bytes_freed == 15 * 10**11
 
 
 def test_without_a_price_or_without_bytes_nobody_speaks_of_money() -> None:

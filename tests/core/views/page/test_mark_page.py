@@ -144,9 +144,11 @@ def test_what_holds_keep_is_a_line_of_its_own_with_the_holds() -> None:
 
 
 def test_a_sweep_has_the_price_that_was_set_when_it_was_made() -> None:
-    swept = SWEEP | {"bytes_deleted": 10**12, "price": {"per_gb_month": 0.05, "currency": "<USD>"}}
+    price = {"per_gb_month": 0.05, "currency": "<USD>"}
+    swept = SWEEP | {"bytes_deleted": 10**12, "price": price, "versioned": False}
     assert "1.0 TB deleted, about 50.00 <USD> a month" in read(page(REPORT, [swept])).text
-    assert "deleted, " not in read(page(REPORT, [swept | {"price": None}])).text
+    for other in ({"price": None}, {"versioned": True}, {"versioned": None}, {"recoverable_until": 9e9}):
+        assert "deleted, " not in read(page(REPORT, [swept | other])).text
 
 
 def test_names_from_the_repository_cannot_break_the_page() -> None:
