@@ -122,10 +122,7 @@ def read_unknown(
         rows.groupBy("range_id")
         .agg(
             F.sum("references").alias("references"),
-            F.min("count").alias("count"),
-            F.max("count").alias("most"),
-            F.min("min_key").alias("min_key"),
-            F.max("max_key").alias("max_key"),
+            F.max("count").alias("count"),
         )
         .join(many(held.select("range_id")), "range_id", "left_anti")
         .repartition(context.settings.scale.range_num_partitions or tasks)
