@@ -91,6 +91,42 @@ def at_the_root_of_a_container(folder: Path) -> None:
     with_marker(folder)
 
 
+def from_another_version(folder: Path) -> None:
+    """An older server leaves fields and calls out; a later one says more than lakegc knows."""
+    left_out = (
+        "storage_id",
+        "read_only",
+        "generation",
+        "version",
+        "version_context",
+        "max_per_page",
+        "update_time",
+        "metadata",
+    )
+
+    def told(value: Any) -> Any:
+        if isinstance(value, list):
+            return [told(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {key: told(each) for key, each in value.items() if key not in left_out}
+        return kept | {"said_by_later_versions": {"results": [None]}}
+
+    def calls(recorded: list[Json]) -> list[Json]:
+        known = [call for call in recorded if not call["path"].endswith(("/async", "/status"))]
+        for call in known:
+            call["answer"] = told(call["answer"])
+            if call["path"] == "/config":
+                call["answer"]["version_config"] |= {"version": "1.40.0"}
+                call["answer"]["storage_config_list"] = None
+            if call["path"].endswith("/gc_rules"):
+                call["answer"]["branches"] = call["answer"].get("branches") or None
+        return known
+
+    rewritten(folder / "api.json", calls)
+    rewritten(folder / "commits.json", lambda recorded: [told(each) for each in recorded])
+
+
 def in_a_folder_with_a_marker(folder: Path) -> None:
     with_marker(folder)
 
@@ -100,6 +136,7 @@ def in_a_folder_with_a_marker(folder: Path) -> None:
     [
         ("unified_gc", in_another_prefix),
         ("unified_gc", on_google),
+        ("unified_gc", from_another_version),
         ("azure_unified_gc", at_the_root_of_a_container),
         ("local_unified_gc", in_a_folder_with_a_marker),
     ],
