@@ -31,15 +31,15 @@ def run(runs: int = 50) -> list[dict[str, object]]:
     records = list(sstable.read_table(data).records())
     entries = len(records)
     small = [write_range(records[first : first + _SMALL]) for first in range(0, entries, _SMALL)]
-    files, told = [table.data for table in small], [graveler.Expected(table.id) for table in small]
+    files, ids = [table.data for table in small], [table.id for table in small]
     tables = sstable.read_tables([data])
     ways: dict[str, Callable[[], object]] = {
         "read_range": lambda: graveler.read_range(data),
         "read_range, paths": lambda: graveler.read_range(data, paths=True),
         "read_range with identity": lambda: graveler.read_range(data, expected_id=path.name),
-        f"by {_SMALL} with identity, together": lambda: graveler.read_ranges(files, told),
+        f"by {_SMALL} with identity, together": lambda: graveler.read_ranges(files, ids),
         f"by {_SMALL} with identity, one by one": lambda: [
-            graveler.read_ranges([file], [each]) for file, each in zip(files, told, strict=True)
+            graveler.read_ranges([file], [each]) for file, each in zip(files, ids, strict=True)
         ],
         "table format only": lambda: sstable.read_table(data),
         "identity of a table already read": lambda: identities(tables),

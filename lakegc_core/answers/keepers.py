@@ -48,10 +48,7 @@ if TYPE_CHECKING:
 _READ = "read"
 _RANGE = [
     pa.field("range_id", pa.string(), nullable=False),
-    pa.field("count", pa.int64(), nullable=False),
-    pa.field("most", pa.int64(), nullable=False),  # another count than that one, if some metarange says another
-    pa.field("min_key", pa.binary(), nullable=False),
-    pa.field("max_key", pa.binary(), nullable=False),
+    pa.field("count", pa.int64(), nullable=False),  # entries, as metaranges say
 ]
 
 
@@ -148,8 +145,7 @@ def _ranges(
     tasks = tasks_for(metaranges.rows, 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
     read = Mapped(metaranges.frame(spark).repartition(tasks), shape, _RangesOf(reading(context), shape))
-    how = [F.min("count").alias("count"), F.max("most").alias("most")]
-    how += [F.min(name).alias(name) for name in ("min_key", "max_key", *numbers_in(shape))]
+    how = [F.max("count").alias("count"), *(F.min(name).alias(name) for name in numbers_in(shape))]
     return aside.put(RANGES, read.as_frame().groupBy("range_id").agg(*how), shape)
 
 
@@ -168,10 +164,9 @@ class _RangesOf:
                 owners = pc.index_in(rows["metarange_id"], value_set=ids)
                 for name in numbers_in(self.shape):
                     rows = rows.append_column(name, batch.column(name).take(owners.combine_chunks()))
-                told = [("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
-                told += [(name, "min") for name in numbers_in(self.shape)]
+                told = [("count", "max"), *((name, "min") for name in numbers_in(self.shape))]
                 once = rows.group_by("range_id").aggregate(told)
-                names = {"count_max": "most"} | {f"{name}_{how}": name for name, how in told if (name, how) != told[1]}
+                names = {f"{name}_{how}": name for name, how in told}
                 once = once.rename_columns([names.get(name, name) for name in once.column_names])
                 yield from once.select(self.shape.names).cast(self.shape).combine_chunks().to_batches()
 

@@ -169,10 +169,10 @@ class _Entries:
         for batch in batches:
             ids = batch.column("range_id").to_pylist()
             hashes = dict(zip(ids, batch["hash"], strict=True)) if "hash" in batch.schema.names else {}
-            for each, data in self.work.fetched([graveler.Expected(range_id) for range_id in ids]):
-                found = self._hits(str(each.id), graveler.read_range(data, paths=True, expected_id=each.id))
-                if each.id in hashes:
-                    found = found.filter(pc.is_in(found["hash"], value_set=hashes[each.id].values))
+            for each, data in self.work.fetched(ids):
+                found = self._hits(each, graveler.read_range(data, paths=True, expected_id=each))
+                if each in hashes:
+                    found = found.filter(pc.is_in(found["hash"], value_set=hashes[each].values))
                     told.update(found["hash"].to_pylist())
                 for rows in found.to_batches():
                     writer.write(rows)

@@ -22,9 +22,10 @@ from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
 # Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; CANARY, smuggled in;
 # GONE_SINCE, deleted by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing
-# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below. Index rows of
-# retained ranges, which `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of ranges that a
-# layer read.
+# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below, or of an entry
+# which no object known there had the size of: that mark did not ask for what was given out after its listing began.
+# Index rows of retained ranges, which `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of
+# ranges that a layer read.
 BEFORE, ANEW, CANARY, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(10)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"  # verdicts, see `decide`
 VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
@@ -141,7 +142,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
     lies = np.isin(hashes, hashes[known])
     # Settled: the unit is carried, no sweep deleted the object, and a range of the mark below held the address. That
-    # mark found the object, or reported it as missing (MISSED); only then it is looked for again.
+    # mark found the object, unless it says otherwise (MISSED); only then it is looked for again.
     settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
     verdicts = {
         CANDIDATES: (known | (kind == CANARY)) & ~live,

@@ -167,6 +167,7 @@ class _ChangedAddresses:
             (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
             (BEFORE, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
             (MISSED, base.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, MISSING)),
+            (MISSED, base.dataset(Stage.EXPIRED_ADDRESSES, MISSTATED_SCHEMA, MISSTATED)),
             (ANEW, own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA)),
             (CANARY, self.canaries),
             (GONE_SINCE, own.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE)),

@@ -69,7 +69,7 @@ def entries_of(work: RangeReader, range_ids: Sequence[str]) -> Iterator[pa.Table
     """The entries in the namespace of the ranges that can be read: `range_id`, `address` and `path`."""
 
     def read(ids: Sequence[str]) -> Iterator[tuple[list[str], pa.Table]]:
-        for own, entries, counts in work.entries_with_paths(ids):
+        for own, entries, counts in work.entries(ids, paths=True):
             rows = protected_rows(work.namespace, own, counts, entries)
             rows = rows.filter(rows["exact"]).select(["range_id", "address", "path"])
             yield own, rows.set_column(2, "path", _text(rows["path"]))

@@ -17,10 +17,36 @@ from lakegc_core.errors import ServerError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import DumpRefs
-from tests.support.golden_replay import API, RECORDED_FOLDER, Recording, ReplayServer, lay_out, recordings
+from tests.support.golden_replay import (
+    API,
+    DUMPED,
+    PREPARED,
+    RECORDED_FOLDER,
+    Call,
+    Recording,
+    RecordingError,
+    ReplayServer,
+    lay_out,
+    recordings,
+)
 
 pytestmark = pytest.mark.golden
-LOCAL = [path for path in recordings() if Recording.load(path).blockstore_type == "local"]
+NEEDED = (
+    *("active_commits", "active_by_server", "live_committed", "live_staged_only", "live_because_tagged_only"),
+    *("live_missing_in_store", "young", "foreign", "garbage", "garbage_when_tags_are_protected"),
+)
+"""What an outcome must say."""
+
+
+def is_local(folder: Path) -> bool:
+    """False if the recording does not read, too: other tests name what it lacks."""
+    try:
+        return Recording.load(folder).blockstore_type == "local"
+    except (RecordingError, KeyError):
+        return False
+
+
+LOCAL = [path for path in recordings() if is_local(path)]
 
 
 @pytest.fixture(scope="module", params=recordings(), ids=lambda folder: folder.name)
@@ -58,15 +84,49 @@ def local(request: pytest.FixtureRequest) -> Recording:
 # ---- the replay ----
 
 
+def test_the_recording_is_whole(recording: Recording) -> None:
+    groups = {name: set(recording.outcome[name] or ()) for name in NEEDED}
+    for task, keys in (("gc/prepare_commits/async", PREPARED), ("dump", DUMPED)):
+        polled = "gc/prepare_commits/status" if keys is PREPARED else task
+        path = f"/repositories/{recording.repository}/{task}"
+        for begun in recording.calls:
+            if (begun.method, begun.path, begun.status) == ("POST", path, 202):
+                recording.task(f"{{repo}}/{polled}", *keys, begun.answer["id"])
+    fates = ("live_committed", "live_staged_only", "live_because_tagged_only", "young", "foreign")
+    for row in recording.listing:
+        fate = [name for name in (*fates, "garbage_when_tags_are_protected") if row.key in groups[name]]
+        is_metadata = row.key.startswith(f"{recording.metadata_prefix}/")
+        assert len(fate) == (not is_metadata), f"outcome.json: {row.key} of listing.csv is in {fate or 'no group'}"
+    recording.unheld  # noqa: B018 (raises)
+
+
 def test_every_recorded_call_is_answered_as_it_was(recording: Recording) -> None:
+    """A task is polled to its end, and a page that lakeFS could not make may be one that the replay makes."""
     with ReplayServer(recording) as server:
         for call in recording.calls:
+            unfinished = isinstance(call.answer, dict) and any(call.answer.get(key) is False for key in _DONE)
+            if call.status >= 500 or unfinished:
+                continue
             status, text = ask(server, call.method, call.path, call.query, call.body)
             assert status == call.status, call.path
-            if "_text" in call.answer:
+            if isinstance(call.answer, dict) and "_text" in call.answer:
                 assert text == call.answer["_text"]
             else:
-                assert json.loads(text) == call.answer, call.path
+                same = (each for each in recording.calls if of_call(each) == of_call(call))
+                assert listed(json.loads(text)) in [listed(each.answer) for each in same], call.path
+
+
+_DONE = (PREPARED[1], DUMPED[1])
+
+
+def listed(answer: Any) -> Any:
+    """What counts of an answer: the elements of a page, a place, or all of it."""
+    found = answer if isinstance(answer, dict) else {}
+    return found.get("results", found.get("location", answer))
+
+
+def of_call(call: Call) -> tuple[object, ...]:
+    return call.method, call.path, dict(call.query), call.body
 
 
 def test_pages_may_be_cut_in_any_size(recording: Recording, server: ReplayServer) -> None:
@@ -112,7 +172,7 @@ def test_an_unknown_continuation_is_refused(recording: Recording, server: Replay
 
 def test_the_layout_is_the_listing(recording: Recording, tmp_path: Path) -> None:
     root = lay_out(recording, tmp_path)
-    listed = {row.key: (row.size, row.last_modified) for row in recording.listing}
+    listed = {row.key: (row.size, row.last_modified) for row in recording.listing if row.key not in recording.unheld}
     laid = {}
     for folder, _, names in os.walk(root):
         for name in names:
@@ -121,7 +181,7 @@ def test_the_layout_is_the_listing(recording: Recording, tmp_path: Path) -> None
             laid[path.removeprefix(f"{root}/")] = (stat.st_size, stat.st_mtime)
     assert {key: laid.get(key) for key in listed} == listed
     later = {key for key in laid if key not in listed}
-    assert all(key.startswith("_lakefs/") for key in later)
+    assert all(key.startswith(f"{recording.metadata_prefix}/") for key in later)
     assert {laid[key][1] for key in later} <= {float(recording.recorded_at)}
     files = recording.folder / "namespace"
     for file in files.rglob("*"):
@@ -181,9 +241,11 @@ def test_an_object_that_is_deleted_meanwhile_reads_as_gone(recording: Recording,
 def test_the_client_tells_the_recorded_server(recording: Recording, client: LakeFSClient) -> None:
     config = client.config()
     repository = client.repository(recording.repository)
-    assert config.version == recording.about["server"]["version"]
+    recorded = recording.find("GET", "/config").answer
+    assert config.version == recorded.get("version_config", {}).get("version", "")
     assert config.storage_for(repository).blockstore_type == recording.blockstore_type
-    assert client.grace_period() == 86400
+    asked = [call.answer for call in recording.calls if call.path == "/config/garbage-collection"]
+    assert not asked or client.grace_period() == asked[0]["grace_period"]
     assert repository.storage_namespace == recording.namespace
     assert repository in list(client.repositories())
 
@@ -215,7 +277,7 @@ def test_the_client_finds_the_recorded_lists_of_commits(recording: Recording, cl
             client.prepare_commits(recording.repository)
         return
     prepared = client.prepare_commits(recording.repository)
-    at = prepared.commits_location.index("/_lakefs/") + 1
+    at = prepared.commits_location.rindex(f"/{recording.metadata_prefix}/") + 1
     csv = (recording.folder / "namespace" / prepared.commits_location[at:]).read_text()
     listed = {line.split(",")[0] for line in csv.splitlines()[1:]}
     assert listed == set(recording.outcome["active_by_server"])
@@ -225,7 +287,8 @@ def test_the_client_finds_the_recorded_lists_of_commits(recording: Recording, cl
 def test_the_client_finds_all_pages_of_what_is_staged(recording: Recording, client: LakeFSClient) -> None:
     dump = client.prepare_uncommitted(recording.repository)
     assert dump.pages == recording.about["uncommitted_pages"]
-    files = recording.folder / "namespace/_lakefs/retention/gc/uncommitted" / dump.run_id / "uncommitted"
+    written = recording.folder / "namespace" / recording.metadata_prefix / "retention/gc/uncommitted"
+    files = written / dump.run_id / "uncommitted"
     assert len(dump.locations) == (len(list(files.iterdir())) if files.is_dir() else 0)
     assert all(dump.run_id in location for location in dump.locations)
 
@@ -242,8 +305,8 @@ def test_the_client_tells_every_recorded_commit(recording: Recording, client: La
     for commit_id, recorded in recording.commits.items():
         commit = client.commit(recording.repository, commit_id)
         assert commit.metarange_id == recorded["meta_range_id"]
-        assert list(commit.parents) == recorded["parents"]
-        assert (commit.creation_date, commit.version) == (recorded["creation_date"], recorded["version"])
+        assert list(commit.parents) == (recorded["parents"] or [])
+        assert (commit.creation_date, commit.version) == (recorded["creation_date"], recorded.get("version", 1))
 
 
 def test_every_committed_object_of_a_head_reads(recording: Recording, client: LakeFSClient) -> None:
@@ -274,7 +337,8 @@ def test_the_branches_show_all_that_is_staged_and_live_and_all_of_their_heads(
 ) -> None:
     qualified = server._qualified() + "/"
     staged, committed = set(recording.outcome["live_staged_only"]), set(recording.outcome["live_committed"])
-    for branch in recording.results("{repo}/branches")[:300]:
+    branches = recording.results("{repo}/branches")
+    for branch in branches[:300]:
         rows = shown(server, branch["id"])
         assert [row["path"].encode() for row in rows] == sorted({row["path"].encode() for row in rows})
         addresses = (row["physical_address"].replace(RECORDED_FOLDER * 2, RECORDED_FOLDER) for row in rows)
@@ -282,7 +346,7 @@ def test_the_branches_show_all_that_is_staged_and_live_and_all_of_their_heads(
         young = set(recording.outcome["young"] or ())
         assert inside <= staged | committed | young | set(recording.outcome["live_missing_in_store"] or ())
         staged -= inside
-    assert not staged
+    assert not staged or len(branches) > 300
 
 
 def test_a_listing_of_objects_begins_behind_any_text_and_is_cut_in_any_size(

@@ -11,9 +11,10 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,25 @@ class MultiDelete(Proxy):
         return {200: "", 204: "", 404: "NoSuchKey"}.get(answer.status, "InternalError")
 
 
+class Dated(MultiDelete):
+    """Shows other times of objects than the emulator, which takes none from clients: unix seconds by name."""
+
+    def __init__(self, upstream: str, times: Mapping[str, float]) -> None:
+        super().__init__(upstream)
+        self._times = times
+
+    def forward(self, request: Request) -> Answer:
+        """Answer as the emulator does, with these times in lists and descriptions of objects."""
+        answer = super().forward(request)
+        if answer.status != 200 or b'"updated"' not in answer.body:
+            return answer
+        told = json.loads(answer.body)
+        for each in told.get("items", [told]):
+            if each.get("name") in self._times and "updated" in each:
+                each["updated"] = datetime.fromtimestamp(self._times[each["name"]], UTC).isoformat()
+        return Answer(200, answer.headers, json.dumps(told).encode())
+
+
 class Names(MultiDelete):
     """A bucket that holds nothing but names of objects, and can do nothing but delete them together."""
 
@@ -119,8 +139,15 @@ def _json(status: int, reason: str) -> Answer:
 
 
 @contextmanager
-def fake_gcs(tmp: Path, bucket: str = "lakegc-test", *, together: bool = True) -> Iterator[GCSServer]:
-    """The emulator, with its objects in memory. `together`: whether it takes deletes of many objects a request."""
+def fake_gcs(
+    tmp: Path,
+    bucket: str = "lakegc-test",
+    *,
+    together: bool = True,
+    front: Callable[[str], MultiDelete] = MultiDelete,
+) -> Iterator[GCSServer]:
+    """The emulator, with its objects in memory. `together`: whether it takes deletes of many objects a request; then
+    `front` stands before it."""
     binary = _binary()
 
     def command(ports: Sequence[int]) -> list[str]:
@@ -131,7 +158,7 @@ def fake_gcs(tmp: Path, bucket: str = "lakegc-test", *, together: bool = True) -
         return GCSServer(f"http://127.0.0.1:{ports[0]}", bucket, log)
 
     with started(command, 1, tmp, "fake-gcs-server", server, _try) as running, ExitStack() as stack:
-        shown = stack.enter_context(serving(MultiDelete(running.endpoint))) if together else running
+        shown = stack.enter_context(serving(front(running.endpoint))) if together else running
         yield replace(running, endpoint=shown.endpoint)
 
 
@@ -145,6 +172,36 @@ def serving(front: MultiDelete) -> Iterator[MultiDelete]:
     finally:
         front.stop()
         thread.join(10)
+
+
+def put(server: GCSServer, name: str, data: bytes) -> None:
+    """Write an object."""
+    place = f"{server.endpoint}/upload/storage/v1/b/{server.bucket}/o"
+    answer = requests.post(place, params={"uploadType": "media", "name": name}, data=data, timeout=60)
+    answer.raise_for_status()
+
+
+def get(server: GCSServer, name: str) -> bytes | None:
+    """Read an object; None if there is none."""
+    place = f"{server.endpoint}/storage/v1/b/{server.bucket}/o/{quote(name, safe='')}"
+    answer = requests.get(place, params={"alt": "media"}, timeout=60)
+    if answer.status_code == 404:
+        return None
+    answer.raise_for_status()
+    return answer.content
+
+
+def sizes(server: GCSServer, prefix: str) -> dict[str, int]:
+    """The sizes of all objects whose names begin so, by name."""
+    found: dict[str, int] = {}
+    wanted = {"prefix": prefix}
+    while True:
+        place = f"{server.endpoint}/storage/v1/b/{server.bucket}/o"
+        page = requests.get(place, params=wanted, timeout=60).json()
+        found |= {item["name"]: int(item["size"]) for item in page.get("items", ())}
+        if not page.get("nextPageToken"):
+            return found
+        wanted["pageToken"] = page["nextPageToken"]
 
 
 def _try(server: GCSServer) -> None:

@@ -28,7 +28,26 @@ import pyarrow.parquet as pq
 from lakegc_core.names import Json
 
 API = "/api/v1"
+PREPARED, DUMPED = ("task_id", "completed"), ("id", "done")  # keys of the polls of both kinds of tasks
 RECORDED_FOLDER = "/srv/lakefs"  # how recordings write the folder of a server whose blockstore is `local`
+
+
+class RecordingError(KeyError):
+    """A recording lacks something, or is odd. The message names the recording and what it is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _Told(dict[str, Any]):
+    """What a file of a recording says. RecordingError for a key that it lacks."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(_json(file))
+        self._file = file
+
+    def __missing__(self, key: str) -> Any:
+        raise RecordingError(f"{self._file.parent.name}: {self._file.name} has no {key!r}")
 
 
 def recordings() -> list[Path]:
@@ -84,7 +103,7 @@ class Recording:
 
     @classmethod
     def load(cls, folder: Path) -> Recording:
-        about = _json(folder / "recording.json")
+        about = _Told(folder / "recording.json")
         with (folder / "listing.csv").open(encoding="utf-8", newline="") as file:
             rows = tuple(Row(row["key"], int(row["size"]), float(row["last_modified"])) for row in csv.DictReader(file))
         return cls(
@@ -94,10 +113,10 @@ class Recording:
             recorded_at=about["recorded_at"],
             cutoff=about["cutoff"],
             about=about,
-            outcome=_json(folder / "outcome.json"),
+            outcome=_Told(folder / "outcome.json"),
             commits={commit["id"]: commit for commit in _json(folder / "commits.json")},
             calls=tuple(
-                Call(c["method"], c["path"], c["query"] or {}, c["body"], c["status"], c["answer"])
+                Call(c["method"], c["path"], c.get("query") or {}, c.get("body"), c["status"], c["answer"])
                 for c in _json(folder / "api.json")
             ),
             listing=rows,
@@ -109,7 +128,7 @@ class Recording:
 
     @property
     def blockstore_type(self) -> str:
-        return str(self.find("GET", "/config").answer["storage_config"]["blockstore_type"])
+        return "azure" if self.scheme in ("http", "https") else self.scheme
 
     @property
     def place(self) -> str:
@@ -123,6 +142,29 @@ class Recording:
         now = self.recorded_at + 1
         return now, now - self.cutoff if self.cutoff is not None else 0
 
+    @functools.cached_property
+    def metadata_prefix(self) -> str:
+        """PFX: where ranges and metaranges lie, relative to the namespace."""
+        paths = (f"/repositories/{self.repository}/metadata/{kind}/" for kind in ("meta_range", "range"))
+        begins = tuple(paths)
+        for call in self.calls:
+            if call.path.startswith(begins) and call.status == 200:
+                return str(call.answer["location"]).rpartition("/")[0]
+        refs = next(call.answer["refs"] for call in reversed(self.all("GET", "{repo}/dump")) if call.answer.get("refs"))
+        return _file(self.folder, refs["commits_meta_range_id"])[0]
+
+    @functools.cached_property
+    def unheld(self) -> frozenset[str]:
+        """Listed keys that no folder can hold, such as markers of folders (`a/`). RecordingError unless all of them
+        are foreign: then a replay in a folder does without them."""
+        keys = {row.key for row in self.listing}
+        folders = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
+        odd = {key for key in keys if key in folders or not all(_is_name(name) for name in key.split("/"))}
+        needed = sorted(odd - set(self.outcome["foreign"] or ()))
+        if needed and self.scheme in ("s3", "local"):
+            raise RecordingError(f"{self.folder.name}: no folder can hold the key {needed[0]!r} of listing.csv")
+        return frozenset(odd)
+
     def find(self, method: str, path: str) -> Call:
         """The first call of that method and path (`{repo}` stands for the repository's)."""
         return self.all(method, path)[0]
@@ -131,12 +173,28 @@ class Recording:
         path = path.replace("{repo}", f"/repositories/{self.repository}")
         found = [call for call in self.calls if (call.method, call.path) == (method, path)]
         if not found:
-            raise KeyError(f"{self.folder.name} recorded no {method} {path}")
+            raise RecordingError(f"{self.folder.name}: api.json has no {method} {path}")
         return found
 
     def results(self, path: str) -> list[Json]:
-        """The union of all recorded pages of a listing, in order."""
-        return [item for call in self.all("GET", path) for item in call.answer["results"]]
+        """The union of all recorded pages of a listing, in order. RecordingError if lakeFS answered none of them."""
+        pages = self.all("GET", path)
+        found = [call.answer["results"] or [] for call in pages if call.status == 200]
+        if not found:
+            raise RecordingError(
+                f"{self.folder.name}: api.json has GET {path} only as {pages[0].status}: {pages[0].text}"
+            )
+        # By name: a listing may have been made more than once.
+        return list({item.get("id", item.get("path")): item for page in found for item in page}.values())
+
+    def task(self, path: str, id_key: str, done_key: str, task_id: str) -> Call:
+        """The last poll of a task of lakeFS. RecordingError if the task is not known, or was not seen to end."""
+        polls = [call for call in self.all("GET", path) if call.status == 200 and call.answer[id_key] == task_id]
+        if not polls:
+            raise RecordingError(f"{self.folder.name}: api.json has no GET {path} of task {task_id}")
+        if not polls[-1].answer.get(done_key):
+            raise RecordingError(f"{self.folder.name}: by GET {path}, task {task_id} does not end")
+        return polls[-1]
 
     def lay_out(self, target: Path) -> Path:
         return lay_out(self, target)
@@ -152,20 +210,29 @@ class Recording:
 
     def staged_dump(self) -> Sequence[str]:
         """Addresses, relative to the namespace, that the recorded dump of staged objects names."""
-        base = self.folder / "namespace/_lakefs/retention/gc/uncommitted"
-        files = sorted(path for path in base.rglob("*") if path.is_file())
+        base = self.folder / "namespace"
+        files = sorted(path for path in base.rglob("retention/gc/uncommitted/*/uncommitted/*") if path.is_file())
         return [address for file in files for address in pq.read_table(file)["physical_address"].to_pylist()]
 
 
 def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"{path.parent.name}: {path.name} does not read: {error}") from None
+
+
+def _is_name(name: str) -> bool:
+    """Whether a file or folder can have this name."""
+    return name not in ("", ".", "..") and len(name.encode()) <= 255 and "\0" not in name
 
 
 def lay_out(recording: Recording, target: Path) -> Path:
     """Put all objects of a recording below `<target>/<bucket>/<prefix>`, with their recorded times.
 
     Metadata files are the recorded bytes; every other object is zeros of its recorded size. Files that the
-    prepare calls wrote are in no listing: they get the time of the recording. Returns the namespace's folder.
+    prepare calls wrote are in no listing: they get the time of the recording. What no folder can hold is left out
+    (`unheld`). Returns the namespace's folder.
     """
     root = target / recording.place
     files = recording.folder / "namespace"
@@ -179,7 +246,7 @@ def lay_out(recording: Recording, target: Path) -> Path:
         os.utime(there, (when, when))
     made: set[str] = set()
     for row in recording.listing:
-        if row.key not in times:
+        if row.key not in times or row.key in recording.unheld:
             continue
         path = f"{root}/{row.key}"
         parent = path.rpartition("/")[0]
@@ -231,6 +298,7 @@ class ReplayServer:
         self._unfinished_polls = unfinished_polls
         self._exists = there
         self._polls_left: dict[str, int] = {}
+        self._begun: dict[str, int] = {}  # tasks, by the path of the call
         self._lock = threading.Lock()
         self._listing_lock = threading.Lock()
         self._listings: dict[str, Mapping[str, Json]] = {}
@@ -294,15 +362,15 @@ class ReplayServer:
             case ("POST", ["gc", "prepare_commits", "async"]):
                 return self._begin("{repo}/gc/prepare_commits/async")
             case ("GET", ["gc", "prepare_commits", "status"]):
-                return self._status("{repo}/gc/prepare_commits/status", query["id"], "task_id", "completed")
+                return self._status("{repo}/gc/prepare_commits/status", query["id"], *PREPARED)
             case ("POST", ["dump"]):
                 return self._begin("{repo}/dump")
             case ("GET", ["dump"]):
-                return self._status("{repo}/dump", query["task_id"], "id", "done")
+                return self._status("{repo}/dump", query["task_id"], *DUMPED)
             case ("GET", ["commits", commit_id]):
                 return 200, json.dumps(self.recording.commits[commit_id])
             case ("GET", ["metadata", "meta_range" | "range", any_id]):
-                return 200, json.dumps({"location": f"{self._metadata_prefix()}/{any_id}"})
+                return 200, json.dumps({"location": f"{self.recording.metadata_prefix}/{any_id}"})
             case ("GET", ["refs", ref, "commits"]):
                 return self._page(f"{{repo}}/refs/{ref}/commits", query, in_order=False)
             case ("GET", ["refs", ref, "objects", "ls"]):
@@ -338,27 +406,22 @@ class ReplayServer:
         return 400, json.dumps({"message": "invalid continuation token"})
 
     def _begin(self, path: str) -> tuple[int, str]:
-        call = self.recording.find("POST", path)
+        calls = self.recording.all("POST", path)
         with self._lock:
+            call = calls[min(self._begun.get(path, 0), len(calls) - 1)]  # the recorded tasks in turn, then the last one
+            self._begun[path] = self._begun.get(path, 0) + 1
             self._polls_left[call.answer["id"]] = self._unfinished_polls
         return call.status, call.text
 
     def _status(self, path: str, task: str, id_key: str, done_key: str) -> tuple[int, str]:
-        call = self.recording.all("GET", path)[-1]
-        if call.answer[id_key] != task:
-            raise KeyError(task)
+        call = self.recording.task(path, id_key, done_key, task)
         with self._lock:
             left = self._polls_left.get(task, 0)
             self._polls_left[task] = left - 1
         if left > 0:
-            unfinished = {id_key: task, done_key: False, "update_time": call.answer["update_time"]}
+            unfinished = {id_key: task, done_key: False, "update_time": call.answer.get("update_time")}
             return 200, json.dumps(unfinished)
         return call.status, call.text
-
-    def _metadata_prefix(self) -> str:
-        """PFX: where the recorded metaranges lie, relative to the namespace."""
-        refs = self.recording.all("GET", "{repo}/dump")[-1].answer["refs"]
-        return _file(self.recording.folder, refs["commits_meta_range_id"])[0]
 
     # Objects: the recorded listing of a ref where there is one, else a derived one.
 
@@ -372,16 +435,18 @@ class ReplayServer:
         """
         with self._listing_lock:
             if ref not in self._listings:
-                recorded = self._recorded_listing(ref)
-                self._listings[ref] = self._derived_listing(ref) if recorded is None else recorded
+                recorded, whole = self._recorded_listing(ref)
+                shown = recorded if whole else {**self._derived_listing(ref), **recorded}
+                self._listings[ref] = dict(sorted(shown.items(), key=lambda item: item[0].encode()))
             return self._listings[ref]
 
-    def _recorded_listing(self, ref: str) -> dict[str, Json] | None:
-        try:
-            shown = self.recording.results(f"{{repo}}/refs/{ref}/objects/ls")
-        except KeyError:
-            return None
-        return {item["path"]: item for item in sorted(shown, key=lambda item: str(item["path"]).encode())}
+    def _recorded_listing(self, ref: str) -> tuple[dict[str, Json], bool]:
+        """What the recorded pages of a ref's listing show, and whether they are all that the ref shows: lakeFS may
+        have answered 500 to some."""
+        path = f"/repositories/{self.recording.repository}/refs/{ref}/objects/ls"
+        pages = [call for call in self.recording.calls if (call.method, call.path) == ("GET", path)]
+        shown = [item for call in pages if call.status == 200 for item in call.answer["results"] or []]
+        return {item["path"]: item for item in shown}, bool(pages) and all(call.status == 200 for call in pages)
 
     def _derived_listing(self, ref: str) -> dict[str, Json]:
         recording = self.recording
@@ -392,7 +457,7 @@ class ReplayServer:
             for address in recording.staged_dump():
                 entry = Entry(address, True, self._keys.get(address, 0), "0" * 32, recording.recorded_at)
                 found[f"staged, path not recorded/{address}"] = self._row(f"staged, path not recorded/{address}", entry)
-        return dict(sorted(found.items(), key=lambda item: item[0].encode()))
+        return found
 
     @functools.cached_property
     def _heads(self) -> Mapping[str, str]:
@@ -546,7 +611,9 @@ def _range(folder: Path, range_id: str) -> Mapping[str, Entry]:
 def _file(folder: Path, table_id: str) -> tuple[str, Path]:
     """The server's prefix, and the file of a range or metarange."""
     base = folder / "namespace"
-    (file,) = base.rglob(table_id)
+    file = next(base.rglob(table_id), None)
+    if file is None:
+        raise RecordingError(f"{folder.name}: namespace/ has no file {table_id}")
     return file.parent.relative_to(base).as_posix(), file
 
 
@@ -632,4 +699,5 @@ def _int(fields: Mapping[int, int | bytes], number: int) -> int:
     return value
 
 
-__all__: Sequence[str] = ["Call", "Entry", "Recording", "ReplayServer", "Row", "lay_out", "recordings"]
+_CLASSES = ("Call", "Entry", "Recording", "RecordingError", "ReplayServer", "Row")
+__all__: Sequence[str] = [*_CLASSES, "lay_out", "recordings"]

@@ -120,17 +120,8 @@ COMMITS = (
         f"{_READ}/test_range_files.py",
         (
             "a range that is damaged holds nothing",
-            "raise CorruptFileError(self._unreadable(kind, str(told[0].id), error)) from None",
+            "raise CorruptFileError(self._unreadable(kind, ids[0], error)) from None",
             "return",
-        ),
-    ),
-    *of(
-        "lakegc_core/references/ranges/range_files.py",
-        f"{_READ}/test_range_counts.py",
-        (
-            "metaranges that disagree on a range are believed",
-            'if each["count"] != each["most"]:',
-            'if each["count"] > each["most"]:',
         ),
     ),
 )

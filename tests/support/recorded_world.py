@@ -55,10 +55,10 @@ class RecordedWorld:
             now=recording.cutoff_for_replay[0] * 10**6,
             commits={
                 commit["id"]: Version(
-                    tuple(commit["parents"]),
+                    tuple(commit["parents"] or ()),
                     commit["creation_date"] * 10**6,
                     frozenset().union(*(self._ranges[each] for each in self._ranges_of[commit["meta_range_id"]])),
-                    0 if commit["version"] else -1,
+                    0 if commit.get("version", 1) else -1,
                 )
                 for commit in recording.commits.values()
             },
@@ -67,7 +67,7 @@ class RecordedWorld:
             rules=rules
             and (
                 rules["default_retention_days"],
-                {each["branch_id"]: each["retention_days"] for each in rules["branches"] or ()},
+                {each["branch_id"]: each["retention_days"] for each in rules.get("branches") or ()},
             ),
         )
 

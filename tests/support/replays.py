@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.store.azure.store import AzureConfig
+from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from lakegc_core.tables.parts import read_part
-from tests.support import azurite, servers
+from tests.support import azurite, gcs_server, servers
 from tests.support.golden_replay import Recording, ReplayServer, lay_out
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -61,7 +63,8 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 class Replay:
     """A recording that is laid out and served. `folder` is its store's, `root` the namespace in it.
 
-    On Azurite they are what was put there; what has become of it is told by `files` and `read_below` everywhere.
+    On Azurite and the emulator of Google's store they are what was put there; what has become of it is told by `files`
+    and `read_below` everywhere.
     """
 
     recording: Recording
@@ -70,6 +73,12 @@ class Replay:
     server: ReplayServer
     s3: servers.S3Server | None
     azure: azurite.AzureServer | None = None
+    gcs: gcs_server.GCSServer | None = None
+
+    @property
+    def unheld(self) -> frozenset[str]:
+        """The listed keys that were left out, because the store of this replay is a folder: foreign ones."""
+        return frozenset() if self.azure or self.gcs else self.recording.unheld
 
     @property
     def repository(self) -> str:
@@ -94,6 +103,7 @@ class Replay:
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": LAKEFS_SECRET,
         }
         found |= self.s3.environment() if self.s3 else {}
+        found |= {"STORAGE_EMULATOR_HOST": self.gcs.endpoint} if self.gcs else {}
         return found | AWS | (self.azure.environment() if self.azure else {})
 
     def open(
@@ -111,7 +121,7 @@ class Replay:
         )
 
         def changed(config: Any) -> Any:
-            if not isinstance(config, S3Config | AzureConfig):
+            if not isinstance(config, S3Config | AzureConfig | GCSConfig):
                 return config
             return replace(
                 config,
@@ -151,9 +161,12 @@ class Replay:
     def _sizes(self) -> dict[str, int]:
         found: dict[str, int] = {}
         if self.azure is not None:
-            base = azure_prefix(self.recording)
+            base = name_prefix(self.recording)
             blobs = azure_container(self.azure).list_blobs(name_starts_with=base)
             return {blob.name.removeprefix(base): blob.size for blob in blobs}
+        if self.gcs is not None:
+            base = name_prefix(self.recording)
+            return {name.removeprefix(base): size for name, size in gcs_server.sizes(self.gcs, base).items()}
         for folder, _, names in os.walk(self.root):
             base = os.path.relpath(folder, self.root)
             for name in names:
@@ -162,10 +175,12 @@ class Replay:
         return found
 
     def _read(self, key: str) -> bytes:
-        if self.azure is None:
-            return (self.root / key).read_bytes()
-        data: bytes = azure_container(self.azure).download_blob(azure_prefix(self.recording) + key).readall()
-        return data
+        name = name_prefix(self.recording) + key
+        if self.azure is not None:
+            return bytes(azure_container(self.azure).download_blob(name).readall())
+        if self.gcs is not None:
+            return gcs_server.get(self.gcs, name) or b""
+        return (self.root / key).read_bytes()
 
 
 def azure_container(server: azurite.AzureServer) -> ContainerClient:
@@ -174,22 +189,49 @@ def azure_container(server: azurite.AzureServer) -> ContainerClient:
     return ContainerClient(server.endpoint, server.container, credential=credential)
 
 
-def azure_prefix(recording: Recording) -> str:
-    """What names of blobs of a recording's namespace begin with."""
-    return recording.place.partition("/")[2] + "/"
+def name_prefix(recording: Recording) -> str:
+    """What names of objects of a recording's namespace begin with, in its container or bucket."""
+    path = recording.place.partition("/")[2]
+    return f"{path}/" if path else ""
+
+
+def _laid_out(recording: Recording, root: Path) -> dict[str, tuple[bytes, float]]:
+    """Contents and times of all that a recording has, by name, and not only of what a folder can hold."""
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    found = {key: (path.read_bytes(), path.stat().st_mtime) for key, path in files.items()}
+    found |= {row.key: (bytes(row.size), row.last_modified) for row in recording.listing if row.key in recording.unheld}
+    return {name_prefix(recording) + key: each for key, each in found.items()}
 
 
 @contextmanager
 def _on_azurite(recording: Recording, target: Path, root: Path) -> Iterator[azurite.AzureServer]:
     """An Azurite that holds what was laid out at `root`, with its times."""
-    container, prefix = recording.place.partition("/")[0], azure_prefix(recording)
-    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    container, files = recording.place.partition("/")[0], _laid_out(recording, root)
     with azurite.azurite(target.parent, container) as filled, ThreadPoolExecutor(4) as pool:
         blobs = azure_container(filled)
-        list(pool.map(lambda key: blobs.upload_blob(prefix + key, files[key].read_bytes()), files))
-    azurite.make_old(target.parent, {prefix + key: path.stat().st_mtime for key, path in files.items()})
+        list(pool.map(lambda name: blobs.upload_blob(name, files[name][0]), files))
+    azurite.make_old(target.parent, {name: when for name, (_, when) in files.items()})
     with azurite.azurite(target.parent, container) as server:
         yield server
+
+
+@contextmanager
+def _on_gcs(recording: Recording, target: Path, root: Path) -> Iterator[gcs_server.GCSServer]:
+    """An emulator of Google's store that holds what was laid out at `root`, with its times."""
+    bucket, files = recording.place.partition("/")[0], _laid_out(recording, root)
+    times = {name: when for name, (_, when) in files.items()}
+    dated = partial(gcs_server.Dated, times=times)
+    with gcs_server.fake_gcs(target.parent, bucket, front=dated) as server, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: gcs_server.put(server, name, files[name][0]), files))
+        yield server
+
+
+def _is_on_azure(server: azurite.AzureServer, prefix: str, key: str) -> bool:
+    return bool(azure_container(server).get_blob_client(prefix + key).exists())
+
+
+def _is_on_gcs(server: gcs_server.GCSServer, prefix: str, key: str) -> bool:
+    return gcs_server.get(server, prefix + key) is not None
 
 
 @contextmanager
@@ -198,31 +240,35 @@ def replayed(
 ) -> Iterator[Replay]:
     """Lay a recording (or the one of that name in tests/golden) out below `folder`, and serve it.
 
-    S3 recordings lie behind rclone's S3 server, Azure's on Azurite, local ones in a folder. The environment is the
-    recording's own until the block ends.
+    S3 recordings lie behind rclone's S3 server, Azure's on Azurite, Google's on an emulator, local ones in a folder.
+    The environment is the recording's own until the block ends.
     """
     if isinstance(recording, str):
         recording = Recording.load(GOLDEN / recording)
     target = folder / "store"
     root = lay_out(recording, target)
-    s3 = azure = None
+    s3 = azure = gcs = there = None
+    prefix = name_prefix(recording)
     with ExitStack() as stack:
         if recording.scheme == "s3":
             s3 = stack.enter_context(servers.rclone_s3(target, recording.place.partition("/")[0]))
         elif recording.scheme in ("http", "https"):
             azure = stack.enter_context(_on_azurite(recording, target, root))
+            there = partial(_is_on_azure, azure, prefix)
+        elif recording.scheme == "gs":
+            gcs = stack.enter_context(_on_gcs(recording, target, root))
+            there = partial(_is_on_gcs, gcs, prefix)
         elif recording.scheme != "local":
             raise NotImplementedError(f"{recording.folder.name}: no server of the tests holds {recording.namespace}")
-        there = None if azure is None else azure_container(azure).get_blob_client
         running = stack.enter_context(
             server(
                 recording,
                 target,
                 substitute=recording.scheme == "local",
-                there=there and (lambda key: there(azure_prefix(recording) + key).exists()),
+                there=there,
             )
         )
-        found = Replay(recording, target, root, running, s3, azure)
+        found = Replay(recording, target, root, running, s3, azure, gcs)
         stack.enter_context(environment(found.variables()))
         yield found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from lakegc_core.lakefs.files.columns import strings, user_keys
 from lakegc_core.lakefs.files.entries import parse_entries
 from lakegc_core.lakefs.files.identity import identities
 from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
-from lakegc_core.lakefs.files.range_rows import METARANGE_SCHEMA, check_disjoint, parse_range_rows
+from lakegc_core.lakefs.files.range_rows import METARANGE_SCHEMA, parse_range_rows, with_bounds
 from lakegc_core.lakefs.files.sstable import Table, Tables, read_tables
 from lakegc_core.lakefs.files.vectors import varint
 
@@ -56,72 +55,44 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1
 _MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The facts known of a file before it is read; each one given must be so.
-
-    `id` is its name; `count`, `min_key` and `max_key` are what a metarange says of a range.
-    """
-
-    id: str | None = None
-    count: int | None = None
-    min_key: bytes | None = None
-    max_key: bytes | None = None
-
-
-def read_range(
-    data: bytes,
-    *,
-    count: int | None = None,
-    min_key: bytes | None = None,
-    max_key: bytes | None = None,
-    paths: bool = False,
-    expected_id: str | None = None,
-) -> pa.Table:
+def read_range(data: bytes, *, paths: bool = False, expected_id: str | None = None) -> pa.Table:
     """The entries of a data range: RANGE_SCHEMA, one row an entry, in the order of their paths.
 
-    `count`, `min_key` and `max_key` are what the metarange says of this range; what is given must be so. With
-    `paths`, there is a column `path` (bytes; need not be UTF-8) too: RANGE_SCHEMA_WITH_PATHS.
+    With `paths`, there is a column `path` (bytes; need not be UTF-8) too: RANGE_SCHEMA_WITH_PATHS.
 
-    In all readers, `expected_id` adds `verify_identity` at less than the cost of a second reading.
+    In all readers, `expected_id` adds `verify_identity` at less than the cost of a second reading. It proves that the
+    file is whole and the one that was meant. So what a metarange says of the count and the keys is not compared: that
+    may be wrong (`range_rows`).
     """
-    return read_ranges([data], [Expected(expected_id, count, min_key, max_key)], paths=paths)[0]
+    return read_ranges([data], [expected_id], paths=paths)[0]
 
 
-def read_ranges(files: Sequence[bytes], told: Sequence[Expected], *, paths: bool = False) -> tuple[pa.Table, list[int]]:
+def read_ranges(
+    files: Sequence[bytes], expected_ids: Sequence[str | None], *, paths: bool = False
+) -> tuple[pa.Table, list[int]]:
     """The entries of some data ranges, one range after the other, as from `read_range`, and how many each has.
 
     Quicker than one by one where they are small. An error does not say which of them it is about.
     """
-    tables = _open(files, b"ranges", (None,), [each.id for each in told])
-    for each, properties, count in zip(told, tables.properties, tables.counts, strict=True):
-        if each.count is not None and each.count != count:
-            raise CorruptFileError(f"a range holds {count} entries; its metarange says {each.count}")
-        for name, said in ((b"min_key", each.min_key), (b"max_key", each.max_key)):
-            # The properties have been compared with the keys themselves.
-            if said is not None and said != properties[name]:
-                raise CorruptFileError(
-                    f"a range has the {name.decode()} {properties[name]!r}; its metarange says {said!r}"
-                )
+    tables = _open(files, b"ranges", (None,), expected_ids)
     schema = RANGE_SCHEMA_WITH_PATHS if paths else RANGE_SCHEMA
     batches = [_range_batch(group.records, schema, paths) for group in tables.groups]
     return pa.Table.from_batches(batches, schema), tables.counts
 
 
 def read_metarange(data: bytes, *, expected_id: str | None = None) -> pa.Table:
-    """The ranges of a metarange, of a commit or of a dump: METARANGE_SCHEMA, sorted, disjoint."""
-    return read_metaranges([data], [Expected(expected_id)])[0]
+    """The ranges of a metarange, of a commit or of a dump: METARANGE_SCHEMA, in the order of the file."""
+    return read_metaranges([data], [expected_id])[0]
 
 
-def read_metaranges(files: Sequence[bytes], told: Sequence[Expected]) -> tuple[pa.Table, list[int]]:
+def read_metaranges(files: Sequence[bytes], expected_ids: Sequence[str | None]) -> tuple[pa.Table, list[int]]:
     """The ranges of some metaranges, one metarange after the other, as from `read_metarange`, and how many each has.
 
     Quicker than one by one where they are small. An error does not say which of them it is about.
     """
-    tables = _open(files, b"metaranges", (None, *_ENTITIES), [each.id for each in told])
+    tables = _open(files, b"metaranges", (None, *_ENTITIES), expected_ids)
     rows = pa.Table.from_batches([parse_range_rows(group.records) for group in tables.groups], METARANGE_SCHEMA)
-    check_disjoint(rows, tables.counts)
-    return rows, tables.counts
+    return with_bounds(rows, tables.counts), tables.counts
 
 
 def read_commits(data: bytes, *, expected_id: str | None = None) -> pa.Table:

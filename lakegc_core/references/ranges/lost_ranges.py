@@ -38,25 +38,25 @@ class Ignored:
     metarange_ids: tuple[str, ...] = ()
 
     def without_lost(
-        self, files: MetadataFiles, ranges: Sequence[Json], read: Callable[[Sequence[Json]], Iterable[object]]
-    ) -> tuple[Sequence[Json], set[str]]:
-        """Take out of ranges those that cannot be read, and that these metaranges alone hold. Returns the others, and
-        the ids of those. `ranges`: rows with range_id and `references`, the number of retained metaranges that hold it;
-        `read` reads some of them."""
+        self, files: MetadataFiles, ranges: Sequence[Json], read: Callable[[Sequence[str]], Iterable[object]]
+    ) -> tuple[list[str], set[str]]:
+        """Take out of ranges those that cannot be read, and that these metaranges alone hold. Returns the ids of the
+        others, and of those. `ranges`: rows with range_id and `references`, the number of retained metaranges that hold
+        it; `read` reads some by their ids."""
         if not self.metarange_ids:
-            return ranges, set()
+            return [each["range_id"] for each in ranges], set()
         held = _held(files, self.metarange_ids)
-        own = [each for each in ranges if held[each["range_id"]] == each["references"]]
-        lost = {each["range_id"] for each in own if not _reads(each, read)}
-        return [each for each in ranges if each["range_id"] not in lost], lost
+        own = [each["range_id"] for each in ranges if held[each["range_id"]] == each["references"]]
+        lost = {each for each in own if not _reads(each, read)}
+        return [each["range_id"] for each in ranges if each["range_id"] not in lost], lost
 
 
 NOTHING_IGNORED = Ignored()
 
 
-def _reads(each: Json, read: Callable[[Sequence[Json]], Iterable[object]]) -> bool:
+def _reads(range_id: str, read: Callable[[Sequence[str]], Iterable[object]]) -> bool:
     try:
-        for _ in read([each]):
+        for _ in read([range_id]):
             pass
     except (ObjectNotFoundError, CorruptFileError):
         return False

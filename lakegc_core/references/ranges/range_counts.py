@@ -71,14 +71,12 @@ _COUNTED = pa.schema(
         HASH,
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("references", pa.int64(), nullable=False),  # those of the mark below; 1 or -1 in a metarange
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("most", pa.int64(), nullable=False),  # the largest count that a metarange states; `count` is the least
-        pa.field("min_key", pa.binary()),
-        pa.field("max_key", pa.binary()),
+        pa.field("count", pa.int64()),  # entries, by the mark below
+        pa.field("stated", pa.int64()),  # by metaranges, which may be wrong
         pa.field("read_in", pa.string()),
     ]
 )
-_JUDGED = pa.schema([*list(_COUNTED)[2:], pa.field("verdict", pa.string(), nullable=False)])  # no KIND, no HASH
+_JUDGED = pa.schema([*RANGES_SCHEMA.remove(3), _COUNTED.field("read_in"), _READ.field("verdict")])
 
 
 def read_changes(
@@ -217,12 +215,11 @@ def _read_ranges(
     work: RangeWriter,
 ) -> list[Json]:
     """Divide the ranges of now and of before into unchanged, added and dropped ones. Read the added and the dropped."""
-    columns = ("range_id", "min_key", "max_key", "count")
     feeds: list[Feed] = []
     for base in layers[:1]:
         feeds += base.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).feeds(make=_counted_before)
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
-        feeds += metaranges[name].feeds(*columns, make=_Counted(sign))
+        feeds += metaranges[name].feeds("range_id", "count", make=_Counted(sign))
     changed = metaranges[METARANGES].rows + metaranges[_FORMER].rows
     few = holding_ranges([metaranges[METARANGES], metaranges[_FORMER]])
     # The work is in the ranges that changed: at most as many as there are references to such.
@@ -258,7 +255,7 @@ class _ChangedRanges:
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"]), "most": rows["count"]}
+    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
 
 
 @dataclass(frozen=True)
@@ -272,16 +269,13 @@ class _Counted:
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
         named = pa.Table.from_batches([rows.filter(pc.not_equal(rows["range_id"], ""))])
-        told = [("range_id", "count"), ("count", "min"), ("count", "max"), ("min_key", "min"), ("max_key", "max")]
-        found = named.group_by("range_id").aggregate(told).combine_chunks()
-        columns = {name: found[f"{name}_{which}"].combine_chunks() for name, which in told[3:]}
-        return columns | {
+        found = named.group_by("range_id").aggregate([("range_id", "count"), ("count", "max")]).combine_chunks()
+        return {
             "kind": _NOW,
             "hash": hash_strings(found["range_id"]),
             "range_id": found["range_id"].combine_chunks(),
             "references": found["range_id_count"].to_numpy() * self.sign,
-            "count": found["count_min"].combine_chunks(),
-            "most": found["count_max"].combine_chunks(),
+            "stated": found["count_max"].combine_chunks(),
         }
 
 
@@ -293,22 +287,15 @@ class _Judging:
     marks: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
-        told = [("references", "sum"), ("count", "min"), ("most", "max"), ("kind", "max")]
-        told += [("min_key", "min"), ("max_key", "max"), ("read_in", "max")]
+        told = [("references", "sum"), *((name, "max") for name in ("count", "stated", "kind", "read_in"))]
         found = rows.group_by("range_id").aggregate(told)
         references = found["references_sum"].to_numpy()
         known = found["kind_max"].to_numpy() == _BEFORE
         unread = pc.fill_null(pc.equal(found["read_in_max"], UNREAD), False).to_numpy()
         nowhere = ~unread & ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
-        differs = found["count_min"].to_numpy() != found["most_max"].to_numpy()
-        # Where only metaranges of now differ, `RangeWriter.ranges` raises the error, which names both counts.
-        odd = (references < 0) | (known & (differs | nowhere)) | (~known & (references == 0))
+        odd = (references < 0) | (known & nowhere) | (~known & (references == 0))
         is_gone = references == 0
         verdicts = np.select([odd, unread & is_gone, ~known | unread, is_gone], [_ODD, _LEFT, _ADDED, _GONE], RANGES)
-        names = {"references_sum": "references", "count_min": "count", "most_max": "most"}
-        names |= {f"{name}_{which}": name for name, which in told[4:]}
-        yield _renamed(found, names).append_column("verdict", pa.array(verdicts.astype(object), pa.string()))
-
-
-def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    return table.rename_columns([names.get(name, name) for name in table.column_names])
+        counts = pc.coalesce(found["count_max"], found["stated_max"])
+        columns = (found["range_id"], found["references_sum"], counts, found["read_in_max"], verdicts.astype(object))
+        yield pa.table(dict(zip(_JUDGED.names, columns, strict=True)), schema=_JUDGED)

@@ -1,6 +1,6 @@
 """Reads metaranges and ranges in tasks on the executors, and writes the addresses in them, as rows and as an index.
 
-Each file is compared with what the level above says of it. The stage decides which files are read.
+The id of a file proves that it is the one that was meant, and whole. The stage decides which files are read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ METARANGES_SCHEMA = pa.schema(
         pa.field("range_id", pa.string(), nullable=False),  # "" on the one row that counts the metarange's ranges
         pa.field("min_key", pa.binary(), nullable=False),
         pa.field("max_key", pa.binary(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),  # entries of the range; ranges of the metarange on its own row
+        # Entries of the range, as the metarange says; on the metarange's own row, its ranges.
+        pa.field("count", pa.int64(), nullable=False),
         pa.field("checksum", pa.int64(), nullable=False),  # sum of the hashes of its ranges' ids; 0 on their rows
     ]
 )
@@ -57,7 +58,7 @@ RANGES_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("references", pa.int64(), nullable=False),  # retained metaranges that hold it
-        pa.field("count", pa.int64(), nullable=False),  # entries
+        pa.field("count", pa.int64(), nullable=False),  # entries; as a metarange says if no mark has read it
         pa.field("read_in", pa.string(), nullable=False),  # the mark that has its addresses; UNREAD: none
     ]
 )
@@ -106,7 +107,7 @@ def sum_ranges(table: pa.Table) -> dict[str, int]:
     }
 
 
-_Reader = Callable[[Sequence[bytes], Sequence[graveler.Expected]], tuple[pa.Table, list[int]]]
+_Reader = Callable[[Sequence[bytes], Sequence[str]], tuple[pa.Table, list[int]]]
 _Found = tuple[list[str], pa.Table, list[int]]  # ids, rows of all, how many of them each has
 
 
@@ -125,26 +126,18 @@ class RangeReader:
 
     def metarange_rows(self, metarange_ids: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of `metaranges`, some metaranges at a time: METARANGES_SCHEMA."""
-        told = [graveler.Expected(id=metarange_id) for metarange_id in metarange_ids]
-        for own, ranges, counts in self._read("Metarange", told, graveler.read_metaranges):
+        for own, ranges, counts in self._read("Metarange", metarange_ids, graveler.read_metaranges):
             yield _metarange_rows(own, ranges, counts)
 
-    def entries(self, wanted: Sequence[Json]) -> Iterator[_Found]:
-        """The entries of ranges. `wanted` says range_id, count, min_key and max_key of each."""
-        # The id too: another range of the same paths would have the same count and keys.
-        told = [graveler.Expected(each["range_id"], each["count"], each["min_key"], each["max_key"]) for each in wanted]
-        yield from self._read("Range", told, graveler.read_ranges)
+    def entries(self, range_ids: Sequence[str], *, paths: bool = False) -> Iterator[_Found]:
+        """The entries of ranges, on request with a column `path` (bytes)."""
+        yield from self._read("Range", range_ids, partial(graveler.read_ranges, paths=paths))
 
-    def entries_with_paths(self, range_ids: Sequence[str]) -> Iterator[_Found]:
-        """The entries of ranges of which only the ids are known, with a column `path` (bytes)."""
-        told = [graveler.Expected(id=range_id) for range_id in range_ids]
-        yield from self._read("Range", told, partial(graveler.read_ranges, paths=True))
-
-    def _read(self, kind: str, told: Sequence[graveler.Expected], reader: _Reader) -> Iterator[_Found]:
-        """Read all files of `told`, which says what is expected of each. Small ones are decoded together."""
-        some: list[graveler.Expected] = []
+    def _read(self, kind: str, ids: Sequence[str], reader: _Reader) -> Iterator[_Found]:
+        """Read files by their ids, which prove the contents. Small ones are decoded together."""
+        some: list[str] = []
         files: list[bytes] = []
-        for each, data in self.fetched(told, kind):
+        for each, data in self.fetched(ids, kind):
             if files and len(data) + sum(map(len, files)) > _TOGETHER_BYTES:
                 yield from self._decoded(kind, some, files, reader)
                 some, files = [], []
@@ -153,15 +146,13 @@ class RangeReader:
         if files:
             yield from self._decoded(kind, some, files, reader)
 
-    def fetched(
-        self, told: Sequence[graveler.Expected], kind: str = "Range"
-    ) -> Iterator[tuple[graveler.Expected, bytes]]:
-        """All files of `told` with their bytes, in order: while some are decoded, the next are on their way."""
-        coming: deque[tuple[graveler.Expected, Future[bytes]]] = deque()
+    def fetched(self, ids: Sequence[str], kind: str = "Range") -> Iterator[tuple[str, bytes]]:
+        """All these files with their bytes, in order: while some are decoded, the next are on their way."""
+        coming: deque[tuple[str, Future[bytes]]] = deque()
         room, largest = 2, 1
         pool = ThreadPoolExecutor(_IN_FLIGHT)
         try:
-            for each in (*told, None):
+            for each in (*ids, None):
                 while coming and (each is None or len(coming) >= room):
                     first, answer = coming.popleft()
                     data = answer.result()
@@ -169,7 +160,7 @@ class RangeReader:
                     room = max(1, min(_IN_FLIGHT, _BYTES_IN_FLIGHT // largest))
                     yield first, data
                 if each is not None:
-                    coming.append((each, pool.submit(self._bytes, kind, str(each.id))))
+                    coming.append((each, pool.submit(self._bytes, kind, each)))
         finally:  # after an error the others are not waited for: a store may take minutes to give up
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -179,18 +170,16 @@ class RangeReader:
         except ObjectNotFoundError as error:
             raise ObjectNotFoundError(self._unreadable(kind, name, error)) from None
 
-    def _decoded(
-        self, kind: str, told: Sequence[graveler.Expected], files: Sequence[bytes], reader: _Reader
-    ) -> Iterator[_Found]:
+    def _decoded(self, kind: str, ids: list[str], files: Sequence[bytes], reader: _Reader) -> Iterator[_Found]:
         try:
-            rows, counts = reader(files, told)
+            rows, counts = reader(files, ids)
         except CorruptFileError as error:
             if len(files) == 1:
-                raise CorruptFileError(self._unreadable(kind, str(told[0].id), error)) from None
-            for each, data in zip(told, files, strict=True):  # which of them it is
+                raise CorruptFileError(self._unreadable(kind, ids[0], error)) from None
+            for each, data in zip(ids, files, strict=True):  # which of them it is
                 yield from self._decoded(kind, [each], [data], reader)
         else:
-            yield [str(each.id) for each in told], rows, counts
+            yield ids, rows, counts
 
     def _unreadable(self, kind: str, name: str, error: Exception) -> str:
         return (
@@ -209,25 +198,23 @@ class RangeWriter:
     ignored: Ignored = NOTHING_IGNORED  # whose ranges are passed over where they cannot be read
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read each range of the batches, and write the addresses that it protects. CorruptFileError if metaranges
-        disagree on a range."""
+        """Read each range of the batches (range_id, references, count), and write the addresses that it protects."""
         addresses = self.out.writer("", ENTRIES_SCHEMA)
         index = self.out.writer(INDEX, INDEX_SCHEMA)
         elsewhere = self.out.writer(ELSEWHERE, ELSEWHERE_SCHEMA, sum_authorities)
         ranges = self.out.writer(RANGES, RANGES_SCHEMA, sum_ranges)
         for batch in batches:
             wanted = batch.to_pylist()
-            for each in wanted:
-                if each["count"] != each["most"]:
-                    both = f"{each['count']:,} and {each['most']:,} entries"
-                    raise CorruptFileError(f"Two metaranges disagree on range {each['range_id']}: {both}.")
-            wanted, lost = self.ignored.without_lost(self.reader.files, wanted, self.reader.entries)
-            for read_ids, entries, counts in self.reader.entries(wanted):
+            range_ids, lost = self.ignored.without_lost(self.reader.files, wanted, self.reader.entries)
+            held = {each["range_id"]: each["count"] for each in wanted}
+            for read_ids, entries, counts in self.reader.entries(range_ids):
+                held.update(zip(read_ids, counts, strict=True))
                 for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     addresses.write(rows)
                     index.write(_indexed(rows))
                 elsewhere.write(elsewhere_rows(self.reader.namespace, read_ids, counts, entries))
-            own = {name: batch.column(name) for name in ("range_id", "references", "count")}
+            own = {name: batch.column(name) for name in ("range_id", "references")}
+            own["count"] = pa.array([held[each["range_id"]] for each in wanted], pa.int64())
             own["read_in"] = read_in(own["range_id"], lost, self.mark_id)
             ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
         writers = {Stage.COMMITTED_ADDRESSES: addresses, INDEX: index, ELSEWHERE: elsewhere, RANGES: ranges}
@@ -235,11 +222,10 @@ class RangeWriter:
             yield from part_results(name, writer.close())
 
     def dropped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        """Read ranges (range_id, count) that nothing refers to any more, and write the addresses in them."""
+        """Read ranges (range_id) that nothing refers to any more, and write the addresses in them."""
         writer = self.out.writer(DROPPED, ADDRESSES_SCHEMA)
         for batch in batches:
-            wanted = [each | {"min_key": None, "max_key": None} for each in batch.to_pylist()]
-            for read_ids, entries, counts in self.reader.entries(wanted):
+            for read_ids, entries, counts in self.reader.entries(batch.column("range_id").to_pylist()):
                 for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     columns = [rows["address"], pa.array(hash_strings(rows["address"]))]
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))

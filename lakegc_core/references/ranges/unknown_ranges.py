@@ -118,12 +118,25 @@ def read_unknown(
     feeds = found[METARANGES].feeds("range_id", "count", "min_key", "max_key", make=_named)
     feeds += (of_mark + so_far.datasets[RANGES]).feeds("range_id", "read_in", make=_held)
     if unread_too:
+<<<<<<< HEAD
         feeds += of_mark.feeds(make=_passed_over)
     references = found[METARANGES].sum("ranges") + (of_mark.rows if unread_too else 0)
     tasks = tasks_for(references, 32, 8 * spark_width(spark))
     few = BY_TASKS if unread_too else holding_ranges([found[METARANGES]])
     partitions = partitions_of(context, feeds, tasks)
     ranges = gather(spark, feeds, _COUNTED, _not_held, pa.schema(_RANGE), partitions, holding=few)
+=======
+        rows = rows.unionByName(of_mark.where(F.col("read_in") == UNREAD).drop("read_in"), allowMissingColumns=True)
+    ranges = (
+        rows.groupBy("range_id")
+        .agg(
+            F.sum("references").alias("references"),
+            F.max("count").alias("count"),
+        )
+        .join(many(held.select("range_id")), "range_id", "left_anti")
+        .repartition(context.settings.scale.range_num_partitions or tasks)
+    )
+>>>>>>> golden
     work = writing(context, out, ignored)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
     summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index

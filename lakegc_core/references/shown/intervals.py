@@ -60,16 +60,16 @@ class RangePaths:
             yield range_id, rows.slice(start, number)
             start += number
 
-    def _read(self, range_id: str, count: int) -> pa.Table:
+    def _read(self, range_id: str) -> pa.Table:
         data = self.files.read(range_id)
         try:
-            return graveler.read_range(data, count=count, paths=True, expected_id=range_id)
+            return graveler.read_range(data, paths=True, expected_id=range_id)
         except CorruptFileError as error:
             raise CorruptFileError(f"Range {range_id}: {error}. Make a new mark.") from None
 
     def _of_range(self, range_id: str, chosen: pa.Table) -> pa.RecordBatch:
         """Cover the alike entries of a range with intervals of at most PAGE entries each, from the first one on."""
-        entries = self._read(range_id, chosen["count"][0].as_py())
+        entries = self._read(range_id)
         ranks = self._ranks(entries, chosen)
         alike_rows = np.flatnonzero(ranks >= 0)
         found: list[tuple[str, int, bytes, bytes, int]] = []

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import Outcome
+from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
+from lakegc_core.references.ranges.range_files import RANGES
+from lakegc_sandbox.files import graveler_writer
+from lakegc_sandbox.files.graveler_writer import RangeInfo, Table
+from lakegc_sandbox.files.names import Names
 from tests.support.lake import NOW, Lake, lake, leave, quick
+from tests.support.replays import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SLICE = "data/gk5b63g7lm5ii54909u0"
 ODD = ("data/./slice/id", "data//slice/id", "data/../slice/id", f"data/{'n' * 300}/id", "data/id/", "data/\x01\u2028")
 NONE = ""  # made by lakeFS 1.3 to 1.70 of a staged address that is the namespace: it names no object
 
 
 @pytest.fixture
 def served(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
-    with lake(tmp_path) as found, quick(spark):
+    with lake(tmp_path, clock=lambda: float(os.environ["LAKEGC_NOW"])) as found, quick(spark):
         found.create("lake").set_rules(7)
         yield found
 
@@ -45,7 +54,7 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
     repository = served.sandbox.repository("lake")
     repository.upload("main", "sound", b"sound")
     repository.commit("main", "sound")
-    gone = leave(repository, "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", 30)
+    gone = leave(repository, f"{SLICE}/ca5b63g7lm5ii5490900", 30)
     marked(spark, served, 0)
     entry = dict(repository.objects("main"))["sound"]
     for number, address in enumerate((*ODD, NONE)):
@@ -59,3 +68,73 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
         assert mark.mark.facts(ExpiredFacts).missing == len(ODD)
         assert pipeline.sweep(spark, mark).outcomes[Outcome.DELETED] == (1 if day == 1 else 0)
     assert not (served.files("lake") / gone).exists()
+
+
+def described_by_clients(patch: pytest.MonkeyPatch) -> None:
+    """Every other metarange describes its ranges as a client did before 1.0 that knew ASCII and could not count."""
+    write, written = graveler_writer.write_metarange, [0]
+
+    def wrongly(info: RangeInfo) -> RangeInfo:
+        first, last = (key.decode("ascii", "replace").encode() for key in (info.min_key, info.max_key))
+        return replace(info, min_key=first, max_key=last, count=info.count * 3)
+
+    def described(ranges: Iterable[RangeInfo], entity: str | None = None) -> Table:
+        written[0] += entity is None
+        wrong = entity is None and written[0] % 2 == 1
+        return write(map(wrongly, ranges) if wrong else ranges, entity)
+
+    patch.setattr(graveler_writer, "write_metarange", described)
+
+
+def test_no_range_that_a_client_described_wrongly_stops_marks_and_sweeps_or_hides_what_is_held(
+    spark: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described_by_clients(monkeypatch)
+    served = replace(served, policies=(RepositoryPolicy("lake", holds=("path:3/é/**",)),))
+    repository = served.sandbox.repository("lake")
+    paths = [f"{number}/{letter}/x" for number in range(5) for letter in "aéü"]
+    old, new = (NOW - timedelta(days=days) for days in (60, 30))
+    first = {path: repository.upload("main", path, b"old", age=timedelta(days=60)) for path in paths}
+    repository.commit("main", "old", date=old)
+    now = {path: repository.upload("main", path, b"now!", age=timedelta(days=30)) for path in paths[3:]}
+    repository.commit("main", "new", date=new)
+    for day in range(3):
+        mark = marked(spark, served, day)
+        for row in rows(mark, Stage.COMMITTED_ADDRESSES, RANGES):
+            assert row["count"] == len(
+                graveler.read_range((served.files("lake") / "_lakefs" / row["range_id"]).read_bytes())
+            )
+        assert bool(mark.mark.facts(ListingFacts).rests_on) == (day > 0), "an optimized mark after the first"
+        assert pipeline.sweep(spark, mark).outcomes[Outcome.DELETED] == (0 if day else len(now) - 1)
+        repository.upload("main", f"{day}/new é", b"new")
+        repository.commit("main", f"another {day}")
+    there = {path for path, address in first.items() if (served.files("lake") / address).exists()}
+    assert there == {*paths[:3], "3/é/x"}
+    assert all((served.files("lake") / address).exists() for address in now.values())
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_was_given_out_after_a_mark_had_listed_is_asked_for_at_the_next_one(
+    spark: SparkSession, served: Lake, there: bool
+) -> None:
+    """A client may link an upload in an old slice, of which no optimized mark makes a new listing."""
+    repository = served.sandbox.repository("lake")
+    repository.set_rules(1)
+    leave(repository, f"{SLICE}/ca5b63g7lm5ii5490900", 30)
+    repository.upload("main", "sound", b"sound", age=timedelta(days=9))
+    repository.commit("main", "sound")
+    marked(spark, served, 0)
+    late = f"{SLICE}/{Names(1).xid(int(NOW.timestamp()) + 86_400 + 60)}"
+    entry = dict(repository.objects("main"))["sound"]
+    repository.stage_entry("main", "late", replace(entry, address=late))
+    repository.commit("main", "linked during the mark", date=NOW + timedelta(days=1))
+    assert marked(spark, served, 1).mark.facts(ExpiredFacts).missing == 0, "it may just not be listed yet"
+    if there:
+        leave(repository, late, -1)
+    second = marked(spark, served, 2).mark
+    assert second.facts(ListingFacts).rests_on and second.facts(ExpiredFacts).missing == (not there)
+    repository.delete("main", "late")
+    repository.commit("main", "no longer", date=NOW + timedelta(days=2))
+    third = marked(spark, served, 5)
+    assert third.mark.facts(ListingFacts).rests_on, "an optimized mark"
+    assert (late in set(pipeline.expired_of(third))) == there

@@ -1,8 +1,10 @@
-"""What a metarange says of its ranges: each filed under its last key, all disjoint."""
+"""What a metarange says of its ranges: each filed under its last key, all disjoint, unless bytes were replaced."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
@@ -27,6 +29,28 @@ def test_a_range_whose_first_path_is_empty_begins_with_it() -> None:
     several = [(b"c", range_value(RANGE_A, max_key=b"c")), (b"d", range_value(RANGE_B, max_key=b"d", count=1))]
     for records in (alone, several):
         assert graveler.read_metarange(write_metarange(*records))["min_key"].to_pylist() == [b"", b"d"]
+
+
+def replaced(key: bytes) -> bytes:
+    """A key as it comes out of JSON."""
+    return key.decode("utf-8", "replace").encode()
+
+
+@given(st.lists(st.binary(max_size=4) | st.text("aé", max_size=4).map(str.encode), min_size=1, max_size=4))
+def test_the_keys_of_a_metarange_bound_its_range_also_where_bytes_were_replaced(paths: list[bytes]) -> None:
+    first, last = min(paths), max(paths)
+    value = range_value(RANGE_A, min_key=replaced(first), max_key=replaced(last), count=len(paths))
+    (row,) = graveler.read_metarange(write_metarange((replaced(last), value))).to_pylist()
+    assert row["min_key"] <= first and last <= row["max_key"]
+
+
+def test_where_bytes_were_replaced_ranges_need_not_be_in_order() -> None:
+    """The ranges hold b"\\xc3(" to "é", and "é" to b"\\xff": each as it comes out of JSON."""
+    data = write_metarange(
+        ("é".encode(), range_value(RANGE_A, min_key=replaced(b"\xc3("), max_key="é".encode())),
+        (replaced(b"\xff"), range_value(RANGE_B, min_key="é".encode(), max_key=replaced(b"\xff"))),
+    )
+    assert graveler.read_metarange(data)["range_id"].to_pylist() == [RANGE_A, RANGE_B]
 
 
 @pytest.mark.parametrize(

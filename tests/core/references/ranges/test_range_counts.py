@@ -33,12 +33,11 @@ Said = dict[str, Any]
 
 
 def before(references: int, count: int = 5, read_in: str = "m1") -> Said:
-    return {"kind": _BEFORE, "references": references, "count": count, "most": count, "read_in": read_in}
+    return {"kind": _BEFORE, "references": references, "count": count, "read_in": read_in}
 
 
-def now(references: int, count: int = 5, most: int = 0) -> Said:
-    keys = {"min_key": b"a", "max_key": b"b"}
-    return {"kind": _NOW, "references": references, "count": count, "most": most or count} | keys
+def now(references: int, stated: int = 5) -> Said:
+    return {"kind": _NOW, "references": references, "stated": stated}
 
 
 def judged(*said: Said) -> pa.Table:
@@ -73,12 +72,11 @@ def test_a_range_is_held_still_or_added_or_dropped(said: list[Said], verdict: st
     "said",
     [
         [before(1), now(-1), now(-1)],
-        [before(1), now(1, count=6)],
         [before(1, read_in="m0")],
         [now(1), now(-1)],
         [now(-1)],
     ],
-    ids=["dropped twice", "of another size", "read in no layer", "came and went", "dropped and never held"],
+    ids=["dropped twice", "read in no layer", "came and went", "dropped and never held"],
 )
 def test_what_contradicts_the_mark_below_is_an_error(tmp_path: Path, said: list[Said]) -> None:
     with pytest.raises(
@@ -87,10 +85,12 @@ def test_what_contradicts_the_mark_below_is_an_error(tmp_path: Path, said: list[
         list(changing(tmp_path)(iter(judged(*said).to_batches())))
 
 
-@pytest.mark.parametrize("said", [[now(1), now(1, count=6)], [now(2, most=6)]], ids=["in two parts", "in one part"])
-def test_metaranges_that_disagree_on_a_new_range_are_an_error(tmp_path: Path, said: list[Said]) -> None:
-    with pytest.raises(CorruptFileError, match=f"Two metaranges disagree on range {ID}"):
-        list(changing(tmp_path)(iter(judged(*said).to_batches())))
+@pytest.mark.parametrize("stated", [0, 4, 9])
+def test_what_the_mark_below_read_of_a_range_counts_and_not_what_metaranges_say(stated: int) -> None:
+    (row,) = judged(before(1), now(1, stated), now(1, 5)).to_pylist()
+    assert (row["verdict"], row["references"], row["count"]) == ("ranges", 3, 5)
+    (row,) = judged(now(1, stated), now(1, 3)).to_pylist()
+    assert (row["verdict"], row["references"], row["count"]) == ("ranges_added", 2, max(stated, 3))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -100,14 +100,7 @@ def test_of_a_range_that_many_metaranges_hold_one_row_is_told(sign: int) -> None
     said = _Counted(sign)(pa.RecordBatch.from_pylist([own | {"range_id": "", "count": 2}, *rows], METARANGES_SCHEMA))
     told = {name: value if isinstance(value, int) else value.tolist() for name, value in said.items()}
     assert sorted(told.pop("range_id")) == ["x", "y"] and len(set(told.pop("hash"))) == 2
-    assert told == {
-        "kind": _NOW,
-        "references": [3 * sign] * 2,
-        "count": [3, 3],
-        "most": [4, 4],
-        "min_key": [b"a"] * 2,
-        "max_key": [b"b"] * 2,
-    }
+    assert told == {"kind": _NOW, "references": [3 * sign] * 2, "stated": [4, 4]}
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -123,7 +116,7 @@ def test_a_lost_metarange_of_the_mark_below_asks_for_a_clean_mark_and_one_of_now
 
 @pytest.mark.parametrize("there", [False, True])
 def test_so_does_a_lost_range(tmp_path: Path, there: bool) -> None:
-    lost = {"range_id": ID, "references": int(there), "count": 5, "most": 5, "verdict": _ADDED if there else _GONE}
+    lost = {"range_id": ID, "references": int(there), "count": 5, "verdict": _ADDED if there else _GONE}
     error, said = _lost("Range", there=there)
     with pytest.raises(error, match=said):
         list(changing(tmp_path)(iter(pa.Table.from_pylist([lost], _JUDGED).to_batches())))
