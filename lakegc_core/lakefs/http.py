@@ -10,6 +10,7 @@ import base64
 import functools
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,11 @@ from lakegc_core.shapes import problems
 ATTEMPTS = 6  # the first one and five more: about half a minute of a server that is away
 PAGE = 1000  # elements a page, lakeFS's maximum
 UNKNOWN_CALL = "invalid API endpoint"  # what lakeFS answers, by 404 or 500, to a call that its version lacks
-UNRESOLVED = "could not parse URI: parse "  # what it answers, by 500, where an address that it is to show is no URL
+UNRESOLVED = re.compile(
+    r"could not parse URI: |^(invalid storage scheme|expected storage type) .*: invalid address$"
+    r"|(^|: )bad path traversal blocked$|^forbidden$"
+)
+"""What it answers, by 500, where it cannot resolve an address that it is to show. The last two: on `local`."""
 
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds
@@ -114,7 +119,7 @@ class Reply:
     def is_busy(self) -> bool:
         """True if the same call may be answered otherwise a little later."""
         said = _message(self.body)[0]
-        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED in said)
+        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED.search(said))
 
 
 RAW = ("utf-8", "surrogateescape")
