@@ -254,10 +254,14 @@ class Http:
     def _unreachable(self, request: Request, error: Exception) -> str:
         if isinstance(error, requests.exceptions.SSLError):
             return f"{self._settings.endpoint_url}: the TLS connection for {request} fails: {advice.on_tls(error)}"
-        what = "did not answer in time" if isinstance(error, requests.Timeout) else "cannot be reached"
+        failed = f"{request} failed {request.attempts} times ({type(error).__name__}). Check"
+        if not isinstance(error, requests.ReadTimeout):
+            return f"{self._settings.endpoint_url} cannot be reached: {failed} the endpoint, and that lakeFS runs"
+        seconds = max(self._settings.read_timeout, request.read_timeout)
         return (
-            f"{self._settings.endpoint_url} {what}: {request} failed {request.attempts} times "
-            f"({type(error).__name__}). Check the endpoint, and that lakeFS runs"
+            f"{self._settings.endpoint_url} did not answer within {seconds:g} s: {failed} that lakeFS runs. If it is "
+            "only slow, raise `server.read_timeout` in lakegc.yaml above that. Millions of staged deletions make a "
+            "branch slow, in lists and in the staged dump: commit or reset it"
         )
 
     def _error(self, request: Request, reply: Reply, attempts: int) -> LakeFSError:
