@@ -51,14 +51,20 @@ def of_clean_mark(manifests: Mapping[str, Manifest], marks: int) -> Requests:
     expired = facts_of(manifests, ExpiredFacts)
     parts = sum(len(each) for manifest in manifests.values() for each in manifest.datasets.values())
     files = read.metaranges + read.ranges + staged.files
-    pages = expired.pages_asked + 3 * (commits.branches // _PAGE) + commits.tags // _PAGE + staged.pages
+    listings = _listings_for_dump(staged)
+    pages = expired.pages_asked + (3 + listings) * (commits.branches // _PAGE) + commits.tags // _PAGE + staged.pages
     return Requests(
         lists=24 + 5 * marks + listed.units + listed.objects // _PAGE,
         reads=60 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
         writes=20 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
         deletes=0,
-        lakefs=16 + _refs_asked(commits) + (expired.asked_at is not None) + pages,
+        lakefs=16 + listings + _refs_asked(commits) + (expired.asked_at is not None) + pages,
     )
+
+
+def _listings_for_dump(staged: StagedFacts) -> int:
+    """The listings of branches that a staged dump takes: before it, and after it if a page of it is empty."""
+    return 1 + (staged.pages_with_location < staged.pages)
 
 
 def _refs_asked(commits: CommitsFacts) -> int:
@@ -75,13 +81,15 @@ def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Req
     sampled = (3 + _RANGES_SAMPLED + min(_HEADS_SAMPLED, commits.branches)) if level.samples else 0
     sampled += level.samples + _CANARIES_READ if level.samples else 0
     asked = 2 * min(level.samples, expired.expired.objects)
-    pages = expired.pages_asked + 8 * (commits.branches // _PAGE) + 3 * (commits.tags // _PAGE) + 2 * staged.pages
+    listings = 2 * _listings_for_dump(staged)
+    branches = (8 + listings) * (commits.branches // _PAGE)
+    pages = expired.pages_asked + branches + 3 * (commits.tags // _PAGE) + 2 * staged.pages
     return Requests(
         lists=14 + 2 * marks,
         reads=84 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
         writes=33 + 4 * garbage + 2 * staged_parts,
         deletes=garbage + expired.expired.objects // _PAGE,
-        lakefs=31 + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
+        lakefs=31 + listings + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
     )
 
 

@@ -46,6 +46,7 @@ from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, s
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NESTED = "^data/(.*/)?_lakefs/"  # metadata of another repository below data/: its data lies among ours
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
 
 
@@ -95,11 +96,13 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
         write_gone(spark, context, basis.layers, carried_rows, oldest) if carried_rows.parts else Dataset(GONE_SCHEMA)
     )
     freed = {"objects": gone.rows, "bytes": gone.sum("bytes")}
+    units_parts = [*found[UNITS], *rows_beside, *carried_rows.parts]
     facts = ListingFacts(
         **{
             name: sum(part.sums.get(name, 0) for part in (*parts, *carried_rows.parts)) - freed.get(name, 0)
             for name in COUNTS
         },
+        nested_file=_nested_file(context, listing.out.dataset(UNITS, units_parts, UNITS_SCHEMA)),
         rests_on=basis.seals,
         why_clean=basis.why_clean,
         units=len(units) + len(seen | sharded.keys()),
@@ -107,7 +110,6 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
         clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
         overlapping=tuple(_overlapping(context)),
     )
-    units_parts = [*found[UNITS], *rows_beside, *carried_rows.parts]
     return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: units_parts, GONE: gone.parts}, facts)
 
 
@@ -127,6 +129,20 @@ def _overlapping(context: MarkContext) -> list[str]:
             "(fs:ListRepositories on *), and run the mark again."
         )
     return overlapping(context.namespace, (each for each in every if each[0] != context.header.repository))
+
+
+def _nested_file(context: MarkContext, units: Dataset) -> str:
+    """The first metadata file of another repository below data/; "" if there is none. Where it is gone since, or in a
+    shard: the unit that has one."""
+    if not units.sum("nested"):
+        return ""
+    rows = (row for batch in units.batches("unit", "nested") for row in batch.to_pylist())
+    unit = next(row["unit"] for row in rows if row["nested"])
+    for batch in connect(context.data).list(unit):
+        found = batch["address"].filter(pc.match_substring_regex(batch["address"], _NESTED))
+        if len(found):
+            return str(found[0])
+    return str(unit)
 
 
 def _said(anew: list[str], units: list[str]) -> str:
@@ -260,8 +276,8 @@ def _counted(table: pa.Table) -> pa.Table:
     """The units of the rows, with what COUNTS counts of each row."""
     foreign = table["foreign"]
     nested = foreign
-    if pc.any(foreign).as_py():  # metadata of another repository below data/: its data lies among ours
-        nested = pc.and_(foreign, pc.match_substring_regex(table["address"], "^data/(.*/)?_lakefs/"))
+    if pc.any(foreign).as_py():
+        nested = pc.and_(foreign, pc.match_substring_regex(table["address"], _NESTED))
     columns = {
         "unit": table["unit"],
         "objects": pa.repeat(1, table.num_rows),

@@ -10,6 +10,7 @@ import base64
 import functools
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,11 @@ from lakegc_core.shapes import problems
 ATTEMPTS = 6  # the first one and five more: about half a minute of a server that is away
 PAGE = 1000  # elements a page, lakeFS's maximum
 UNKNOWN_CALL = "invalid API endpoint"  # what lakeFS answers, by 404 or 500, to a call that its version lacks
-UNRESOLVED = "could not parse URI: parse "  # what it answers, by 500, where an address that it is to show is no URL
+UNRESOLVED = re.compile(
+    r"could not parse URI: |^(invalid storage scheme|expected storage type) .*: invalid address$"
+    r"|(^|: )bad path traversal blocked$|^forbidden$"
+)
+"""What it answers, by 500, where it cannot resolve an address that it is to show. The last two: on `local`."""
 
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds
@@ -114,7 +119,7 @@ class Reply:
     def is_busy(self) -> bool:
         """True if the same call may be answered otherwise a little later."""
         said = _message(self.body)[0]
-        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED in said)
+        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED.search(said))
 
 
 RAW = ("utf-8", "surrogateescape")
@@ -249,10 +254,14 @@ class Http:
     def _unreachable(self, request: Request, error: Exception) -> str:
         if isinstance(error, requests.exceptions.SSLError):
             return f"{self._settings.endpoint_url}: the TLS connection for {request} fails: {advice.on_tls(error)}"
-        what = "did not answer in time" if isinstance(error, requests.Timeout) else "cannot be reached"
+        failed = f"{request} failed {request.attempts} times ({type(error).__name__}). Check"
+        if not isinstance(error, requests.ReadTimeout):
+            return f"{self._settings.endpoint_url} cannot be reached: {failed} the endpoint, and that lakeFS runs"
+        seconds = max(self._settings.read_timeout, request.read_timeout)
         return (
-            f"{self._settings.endpoint_url} {what}: {request} failed {request.attempts} times "
-            f"({type(error).__name__}). Check the endpoint, and that lakeFS runs"
+            f"{self._settings.endpoint_url} did not answer within {seconds:g} s: {failed} that lakeFS runs. If it is "
+            "only slow, raise `server.read_timeout` in lakegc.yaml above that. Millions of staged deletions make a "
+            "branch slow, in lists and in the staged dump: commit or reset it"
         )
 
     def _error(self, request: Request, reply: Reply, attempts: int) -> LakeFSError:

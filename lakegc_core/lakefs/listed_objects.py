@@ -1,8 +1,9 @@
 """Reads the objects that a ref shows, page by page, past entries that lakeFS itself cannot show.
 
-lakeFS answers 500 for a whole page if one address on it is no URL; one import of an object named `100%.csv` brings such
-an address. Pages are then made smaller up to that entry. Its address is in the error, its path is searched for, and the
-walk goes on behind it. Nothing that could be shown is passed over: if the path is not found, the error stays.
+lakeFS answers 500 for a whole page if it cannot resolve one address on it: one import of an object named `100%.csv`
+brings such an address, and one link without an address, or with any text as one. Pages are then made smaller up to that
+entry. Its path is searched for, and the walk goes on behind it. Nothing that could be shown is passed over: if the path
+is not found, the error stays, and says where to look.
 
 Paths are bytes. lakeFS's answers do not tell bytes that are not UTF-8, but its requests take them. Where a whole page
 has such a byte at the same place, each value of this byte is asked for by itself, as prefix. In texts here such bytes
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +32,9 @@ _BEHIND_ALL = "\udcff" * 64  # behind some beginning: sorts after all that goes 
 _NOT_ASCII = range(0x80, 0x100)
 _BEGINS_REPLACEMENT = "\udcef"  # a path that goes on so may be told as it is, or hold a byte that is not UTF-8
 
-_QUOTED = re.compile(re.escape(UNRESOLVED) + r'("(?:[^"\\]|\\.)*")')
+_NO_URL = "could not parse URI: "
+_QUOTED = re.compile(_NO_URL + r'parse ("(?:[^"\\]|\\.)*")')
+_LONGEST = 200  # characters of a delimiter: lakeFS takes 1,024 bytes
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,53 @@ class Shown:
         return objects, more
 
     def _path(self, after: str, address: str, error: LakeFSError) -> str:
-        """The path of the first entry after `after`, which has this address: `error` if it is not found."""
-        # lakeFS does not resolve an entry with the delimiter in its path, and tells its path up to there. An import
-        # keeps the ends of names. Where the path that was told shows the address, no other entry comes before it.
-        for name in dict.fromkeys((address.rpartition("/")[2], address[-1:])):
-            told = ""
-            while name and (longer := self._first(after, {"delimiter": name} | ({"prefix": told} if told else {}))):
-                if longer <= told:
-                    break
-                told = longer
-                if told > after and self._is_at(told, name, address):
-                    return told
-        raise error
+        """The path of the first entry after `after`, which this error is about. LakeFSError if it is not found.
+
+        `address`: the entry's address, as far as the error tells it.
+        """
+        # lakeFS does not resolve an entry with the delimiter in its path, and tells its path up to there. So each
+        # delimiter makes the known beginning of the path longer, and its last character makes it whole. An import keeps
+        # the ends of names.
+        behind = f"{after}\0"  # what comes after it, and never the group in which it lies itself
+        told = "" if self.begins else self.listing.params.get("prefix", "")
+        for delimiter in dict.fromkeys(("", address.rpartition("/")[2][-_LONGEST:], address[-1:], *string.printable)):
+            longer = self._longer(told, behind, delimiter)
+            if longer and (longer != told or not delimiter) and self._is_whole(longer, after, error):
+                return longer
+            told = longer
+        raise LakeFSError(
+            f"{self.listing}: from {after!r} on there is a path whose address lakeFS cannot resolve "
+            f'("{error.message[:500]}"), so it lists nothing there. Such an address comes from a link that gave any '
+            "text as the address, or none. lakegc cannot find out the path: it is the next one there. "
+            "Delete this path on its branch.",
+            error.status,
+            error.message,
+        )
+
+    def _longer(self, told: str, behind: str, delimiter: str) -> str:
+        """A beginning of a path, made longer up to the last delimiter in it. `behind`: the path is the first one from
+        there on, and lakeFS cannot resolve its address."""
+        while delimiter:
+            asked = {"delimiter": delimiter} | ({"prefix": told} if told else {})
+            longer = self._first(behind, asked)
+            if longer == told or not longer.startswith(told):
+                break
+            told = longer
+        return told
+
+    def _is_whole(self, path: str, after: str, error: LakeFSError) -> bool:
+        """True if a beginning of the path of which an error tells (the first one after `after`) is all of it."""
+        if raw(path) <= raw(after) or not self._fails(f"{after}\0", path, error):
+            return False
+        if not self._fails(path, path, error):
+            return True
+        # The path goes on, or another one that begins so has such an address, too. Where that one has a character that
+        # the path does not have, they are two.
+        for delimiter in string.printable:
+            other = self._longer(path, f"{path}\0", delimiter)
+            if other != path:
+                return self._longer(path, f"{after}\0", delimiter) == path
+        return False
 
     def _first(self, after: str, params: Mapping[str, str]) -> str:
         """The first path after `after`, or its beginning; empty if there is none, or lakeFS does not tell."""
@@ -127,19 +166,20 @@ class Shown:
         try:
             found = self.http.page(asked, Page[ListedPath], after=after, amount=1).results
         except LakeFSError as error:
-            if _address(error) is None:
+            if not _is_unresolved(error):
                 raise
             return ""
         return found[0].path if found else ""
 
-    def _is_at(self, path: str, name: str, address: str) -> bool:
-        """True if a path shows this address, which lakeFS does not resolve: that of the first entry below `path` which
-        is `path` itself, or has no `name` behind it. A mark has no right to ask for a single path."""
-        asked = {**self.listing.params, "prefix": path, "delimiter": name}
+    def _fails(self, after: str, prefix: str, error: LakeFSError) -> bool:
+        """True if lakeFS says the same as an error did of the first path after `after` that begins with `prefix`."""
+        asked = replace(self.listing, params={**self.listing.params, "prefix": prefix})
         try:
-            self.http.page(replace(self.listing, params=asked), Page[ListedPath], after="", amount=1)
-        except LakeFSError as error:
-            return _address(error) == address
+            self.http.page(asked, Page[ListedPath], after=after, amount=1)
+        except LakeFSError as found:
+            if not _is_unresolved(found):
+                raise
+            return found.message == error.message
         return False
 
 
@@ -166,10 +206,22 @@ def raw(text: str) -> bytes:
     return text.encode(*RAW)
 
 
+def _is_unresolved(error: LakeFSError) -> bool:
+    """True if lakeFS could not resolve an address that it was to show."""
+    return error.status == 500 and UNRESOLVED.search(error.message) is not None
+
+
 def _address(error: LakeFSError) -> str | None:
-    """The address that lakeFS could not resolve; None for any other error."""
+    """The address that lakeFS could not resolve; empty where it is, or is not told. None for any other error.
+
+    lakeFS tells each that is no URL. Under any other, no store has an object that lakeFS reads.
+    """
+    if not _is_unresolved(error):
+        return None
     found = _QUOTED.search(error.message)
     try:
-        return str(ast.literal_eval(found[1])) if found else None  # Go quotes as Python does
+        if found:
+            return str(ast.literal_eval(found[1]))  # Go quotes as Python does
     except (SyntaxError, ValueError):
         return None
+    return None if _NO_URL in error.message else ""

@@ -21,7 +21,7 @@ ELSEWHERE = "elsewhere"
 ELSEWHERE_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),  # "": counts in this mark alone, whatever its ranges
-        pa.field("address", pa.string(), nullable=False),  # as the entry has it: a full URI
+        pa.field("address", pa.string(), nullable=False),  # as the entry has it: a full URI, or empty
         pa.field("size", pa.int64(), nullable=False),  # bytes, as the entry claims
     ]
 )
@@ -32,10 +32,9 @@ _BEGINNING = r"(?s)^(?P<name>[^/?]*/*[^/?]*)"  # what comes before the path
 def elsewhere_rows(
     namespace: Namespace, range_ids: Sequence[str], counts: Sequence[int], entries: pa.Table
 ) -> pa.Table:
-    """The addresses of entries that may lie outside the namespace: ELSEWHERE_SCHEMA. `entries`: address, address_type
-    and size.
+    """The addresses of entries that may lie outside the namespace, empty ones too: ELSEWHERE_SCHEMA.
 
-    `counts`: how many of the entries each range has, one range after the other.
+    `entries`: address, address_type and size. `counts`: how many of them each range has, one range after the other.
     """
     types = entries["address_type"].combine_chunks()
     away = namespace.may_lie_elsewhere(entries["address"].combine_chunks(), types)
@@ -49,8 +48,12 @@ def elsewhere_rows(
 
 
 def sum_authorities(table: pa.Table) -> dict[str, int]:
-    """The number of addresses that each bucket or account has; those of too many, or of none that is told, together."""
-    names = pc.struct_field(pc.extract_regex(table["address"], _BEGINNING), "name")
+    """The number of addresses that each bucket or account has; those of too many, or of none that is told, together.
+
+    Empty addresses name nothing anywhere.
+    """
+    addresses = table["address"].filter(pc.not_equal(table["address"], ""))
+    names = pc.struct_field(pc.extract_regex(addresses, _BEGINNING), "name")
     rows = pc.value_counts(names.combine_chunks()).to_pylist()
     return merged({bucket_of(row["values"]): row["counts"]} for row in rows)
 

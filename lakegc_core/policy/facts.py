@@ -90,6 +90,7 @@ class ListingFacts(StageFacts):
     units_listed: int
     clock_skew: float  # seconds by which the store's clock is ahead of the collector's
     overlapping: tuple[str, ...]  # repositories that share the namespace
+    nested_file: str = ""  # one of the `nested` ones, or the unit of one
 
 
 @dataclass(frozen=True)

@@ -174,12 +174,14 @@ def namespace(evidence: Evidence) -> Finding:
     if listing.overlapping:
         return False, (
             f"The namespace is shared with, or nested in or around, that of {', '.join(listing.overlapping)}: "
-            "their data would look like garbage here. Such repositories cannot be collected one by one."
+            "their data would look like garbage here, also in two storages of one lakeFS. Such repositories cannot be "
+            "collected one by one."
         )
     if listing.nested:
         return False, (
-            f"{listing.nested:,} metadata files of another repository lie below data/. Its data would look like "
-            "garbage here. Move that repository out of this namespace."
+            f"{listing.nested:,} metadata files of another repository lie below data/ ({listing.nested_file}). Its "
+            "data would look like garbage here. Move that repository out of this namespace. If no repository of any "
+            "lakeFS lies there any more, delete its `_lakefs/`, and make a clean mark (--clean)."
         )
     return True, f"No other repository has its data in {evidence.header.storage_namespace}."
 

@@ -214,10 +214,14 @@ class Namespace:
         return pc.and_not(relative, odd)
 
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
-        """True for each entry whose address can lie in another namespace. False only if it surely lies in this one."""
+        """True for each entry whose address can lie in another namespace. False only if it surely lies in this one.
+
+        An empty address lies nowhere, and counts as elsewhere: a branch may hide an object behind such an entry, too.
+        """
         named = _named(addresses)
         if not self._goes_by_address:
             named = pc.and_(named, pc.not_equal(address_types, ADDRESS_RELATIVE))
+        named = pc.or_(named, pc.equal(pc.binary_length(addresses), 0))
         if not pc.any(named).as_py():
             return named
         start = self.uri if self.uri.endswith("/") else f"{self.uri}/"

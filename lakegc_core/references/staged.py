@@ -3,7 +3,7 @@
 The server's dump forgets what was linked or staged by an address that it gives out in another spelling than the
 namespace's: on blockstore `local`, and where a namespace is not in lakeFS's own spelling. There branches with staged
 changes, and on `local` all, are also listed through the object API, and every address they show is protected
-(`lists_branches`).
+(`lists_branches`). So they are where branches are deleted during each of several runs, which may cost rows (`_dumped`).
 
 The dump leaves out what is staged under an address outside of the namespace. Where branches are listed, the listings
 show it; elsewhere it is known only once it is committed.
@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from lakegc_core import clock
 from lakegc_core.errors import CorruptFileError, IncompleteError
-from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.client import RUNS, LakeFSClient
 from lakegc_core.lakefs.http import UNKNOWN_CALL, LakeFSError
-from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.lakefs.models import ObjectStats, StagedDump
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
 from lakegc_core.marks.stage_run import StageOutput
@@ -50,13 +50,14 @@ STAGED_SCHEMA = pa.schema(
 def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput[StagedFacts]:
     """One complete dump into parts below `folder`: for the mark, and for every look of a sweep."""
     started = clock.now().timestamp()
-    dump = context.client.prepare_uncommitted(context.header.repository)
+    dump, may_lack_rows = _dumped(context)
     keys = _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
     context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {dump.pages:,} pages, {len(keys):,} files")
     work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
-    listed, elsewhere = _list_branches(context, folder) if lists_branches(context.namespace) else ([], [])
+    is_blind = may_lack_rows or lists_branches(context.namespace)
+    listed, elsewhere = _list_branches(context, folder) if is_blind else ([], [])
     facts = StagedFacts(
         began_at=started,
         run_id=dump.run_id,
@@ -68,6 +69,22 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
         elsewhere=authorities(elsewhere),
     )
     return StageOutput({Stage.UNCOMMITTED_ADDRESSES: [*parts, *listed], ELSEWHERE: elsewhere}, facts)
+
+
+def _dumped(context: MarkContext) -> tuple[StagedDump, bool]:
+    """One run of the server's dump. True if all runs may have dropped rows.
+
+    lakeFS begins to count rows anew where it meets a branch that was deleted meanwhile, and drops a page in which it
+    counts none after that: the page has no location, as if nothing were staged.
+    """
+    client, repository = context.client, context.header.repository
+    for _ in range(RUNS):
+        before = {each.name for each in client.branches(repository)}
+        dump = client.prepare_uncommitted(repository)
+        if len(dump.locations) == dump.pages or before <= {each.name for each in client.branches(repository)}:
+            return dump, False
+        context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: a branch was deleted meanwhile, and a page is empty")
+    return dump, True
 
 
 def lists_branches(namespace: Namespace) -> bool:

@@ -24,9 +24,12 @@ from lakegc_sandbox.api.wire import (
     route,
     text_of,
 )
+from lakegc_sandbox.files.graveler_writer import RELATIVE, Entry
 from lakegc_sandbox.lakefs import Sandbox
+from lakegc_sandbox.model.addresses import resolve, shown_address
 from lakegc_sandbox.model.objects import OCTETS, Attributes
 from lakegc_sandbox.model.refs import SandboxError
+from lakegc_sandbox.model.repository import Repository
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 
@@ -40,27 +43,30 @@ def _list_objects(sandbox: Sandbox, request: Request) -> Answer:
     for path, entry in repository.objects(request.args["ref"], start=max(after, prefix)):
         if not path.startswith(prefix):
             break
-        shown = path
         cut = path.find(delimiter, len(prefix)) if delimiter else -1
-        if cut >= 0:
-            shown = path[: cut + len(delimiter)]
+        shown = path[: cut + len(delimiter)] if cut >= 0 else path
         if shown == after or (results and results[-1]["path"] == shown):
             continue
         if len(results) == request.amount:
             return paged(results, results[-1]["path"])
-        if shown == path:
-            results.append(object_json(repository.place, path, entry))
+        if cut < 0:
+            results.append(_object(repository, path, entry))
         else:
             group = {"checksum": "", "mtime": 0, "path": shown, "path_type": "common_prefix"}
             results.append({**group, "physical_address": "", "size_bytes": 0})
     return paged(results, "")
 
 
+def _object(repository: Repository, path: str, entry: Entry, *, refusal: int = 500) -> Json:
+    """ObjectStats. SandboxError if lakeFS cannot resolve the address."""
+    return object_json(path, entry, shown_address(repository.place, entry, refusal=refusal))
+
+
 def _stat_object(sandbox: Sandbox, request: Request) -> Answer:
     """Says 200 whether the data is there or not, as lakeFS does."""
     repository = repository_of(sandbox, request)
     path = request.required("path")
-    return Answer(200, object_json(repository.place, path, repository.entry(request.args["ref"], path)))
+    return Answer(200, _object(repository, path, repository.entry(request.args["ref"], path), refusal=400))
 
 
 def _get_object(sandbox: Sandbox, request: Request) -> Answer:
@@ -70,6 +76,7 @@ def _get_object(sandbox: Sandbox, request: Request) -> Answer:
     headers = {"Content-Type": entry.content_type or OCTETS, "ETag": f'"{entry.e_tag}"'}
     if request.method == "HEAD":
         return Answer(200, body=b"", headers={**headers, "Content-Length": str(entry.size)})
+    shown_address(repository.place, entry, refusal=400)
     wanted = _RANGE.match(request.headers.get("Range", ""))
     data = repository.read(ref, path)
     if wanted is None or wanted.groups() == ("", ""):
@@ -91,7 +98,7 @@ def _upload_object(sandbox: Sandbox, request: Request) -> Answer:
     if content_type.startswith("multipart/form-data"):
         data, content_type = _form_content(data, content_type)
     repository.upload(branch, path, data, attributes=Attributes(content_type))
-    return Answer(201, object_json(repository.place, path, repository.entry(branch, path)))
+    return Answer(201, _object(repository, path, repository.entry(branch, path)))
 
 
 def _form_content(body: bytes, content_type: str) -> tuple[bytes, str]:
@@ -106,23 +113,41 @@ def _form_content(body: bytes, content_type: str) -> tuple[bytes, str]:
 
 
 def _stage_object(sandbox: Sandbox, request: Request) -> Answer:
-    """Stage by address: the body of the stage call, and of the link call, which wraps the address."""
+    """Stage by an address, which lakeFS resolves first."""
     repository = repository_of(sandbox, request)
-    branch, path, body = request.args["branch"], request.required("path"), request.json()
-    staging = body.get("staging")
-    address = text_of(staging if isinstance(staging, dict) else body, "physical_address")
+    body = request.json()
+    address = text_of(body, "physical_address")
+    resolve(repository.place, address, refusal=400)
+    entry = _entry_of(sandbox, request, address, body.get("metadata"))
+    repository.stage_entry(request.args["branch"], request.required("path"), entry)
+    return Answer(201, _object(repository, request.required("path"), entry))
+
+
+def _link_object(sandbox: Sandbox, request: Request) -> Answer:
+    """Link an upload. lakeFS never resolves the address: only one below the namespace's `data/` needs a signature."""
+    repository = repository_of(sandbox, request)
+    body = request.json()
+    address = str((body.get("staging") or {}).get("physical_address") or "")
+    if not text_of(body, "checksum").strip('" '):
+        raise SandboxError(400, "checksum is required")
+    entry = _entry_of(sandbox, request, address, body.get("user_metadata"))
+    if entry.address_type == RELATIVE and "," not in address:
+        raise SandboxError(400, "address is not signed: link address invalid")
+    repository.stage_entry(request.args["branch"], request.required("path"), entry)
+    return Answer(200, object_json(request.required("path"), entry, address))
+
+
+def _entry_of(sandbox: Sandbox, request: Request, address: str, metadata: Json) -> Entry:
+    """The entry that a body of the stage call or the link call describes."""
+    body = request.json()
     mtime = body.get("mtime")
-    entry = repository.entry_for(
+    return repository_of(sandbox, request).entry_for(
         address,
         size=int(body.get("size_bytes") or 0),
         checksum=text_of(body, "checksum"),
         age=timedelta(0) if mtime is None else timedelta(seconds=sandbox.clock() - int(mtime)),
-        attributes=Attributes(
-            body.get("content_type") or OCTETS, body.get("metadata") or body.get("user_metadata") or {}
-        ),
+        attributes=Attributes(body.get("content_type") or OCTETS, metadata or {}),
     )
-    repository.stage_entry(branch, path, entry)
-    return Answer(200 if staging else 201, object_json(repository.place, path, entry))
 
 
 def _physical_address(sandbox: Sandbox, request: Request) -> Answer:
@@ -140,7 +165,7 @@ def _copy_object(sandbox: Sandbox, request: Request) -> Answer:
         text_of(body, "src_path"),
         shallow=bool(body.get("shallow")),
     )
-    return Answer(201, object_json(repository.place, path, entry))
+    return Answer(201, _object(repository, path, entry))
 
 
 def _delete_object(sandbox: Sandbox, request: Request) -> Answer:
@@ -166,7 +191,7 @@ def object_routes() -> list[Route]:
         route("POST", BRANCH + "/objects", _upload_object),
         route("PUT", BRANCH + "/objects", _stage_object),
         route("GET", BRANCH + "/staging/backing", _physical_address),
-        route("PUT", BRANCH + "/staging/backing", _stage_object),
+        route("PUT", BRANCH + "/staging/backing", _link_object),
         route("POST", BRANCH + "/objects/copy", _copy_object),
         route("DELETE", BRANCH + "/objects", _delete_object),
         route("POST", BRANCH + "/objects/delete", _delete_objects),

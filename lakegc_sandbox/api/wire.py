@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from lakegc_sandbox.files.graveler_writer import RELATIVE, Commit, Entry
+from lakegc_sandbox.files.graveler_writer import Commit, Entry
 from lakegc_sandbox.lakefs import Sandbox
-from lakegc_sandbox.model.objects import Place
 from lakegc_sandbox.model.refs import SandboxError
 from lakegc_sandbox.model.repository import Repository
 
@@ -171,14 +170,8 @@ def commit_json(commit: Commit) -> Json:
     }
 
 
-def object_json(place: Place, path: str, entry: Entry) -> Json:
-    """ObjectStats. Full addresses on `local` come out with the base folder twice, as in lakeFS."""
-    if entry.address_type == RELATIVE:
-        address = place.qualify(entry.address)
-    elif place.local_base is not None:
-        address = f"local://{place.local_base}/{entry.address.removeprefix('local://').lstrip('/')}"
-    else:
-        address = entry.address
+def object_json(path: str, entry: Entry, address: str) -> Json:
+    """ObjectStats of an entry. `address`: as it is shown."""
     shown: dict[str, Json] = {
         "checksum": entry.e_tag,
         "content_type": entry.content_type,

@@ -37,7 +37,11 @@ def manifests(signs: dict[str, int]) -> dict[str, Manifest]:
     garbage = {"objects": signs["G"], "bytes": 1}
     facts: dict[str, dict[str, Any]] = {
         Stage.NAMESPACE_LISTING: {"objects": signs["N"], "units": signs["U"]},
-        Stage.UNCOMMITTED_ADDRESSES: {"files": signs["F"], "pages": signs["D"]},
+        Stage.UNCOMMITTED_ADDRESSES: {
+            "files": signs["F"],
+            "pages": signs["D"],
+            "pages_with_location": signs["D"],
+        },
         Stage.RETENTION_COMMITS: {"branches": 10},
         Stage.COMMITTED_ADDRESSES: {"metaranges": signs["M"], "ranges": signs["R"]},
         Stage.EXPIRED_ADDRESSES: {"expired": garbage, "heads": signs["H"], "pages_asked": signs["A"], "asked_at": 1.0},

@@ -23,6 +23,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Retained, retain
+from lakegc_core.references import staged
 from lakegc_core.references.commits import commit_walk, retained
 from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.references.staged import dump_staged
@@ -107,6 +108,12 @@ ORDER = Mechanism("listing before staged dump before commits", lambda patch: Non
 AGE = Mechanism("the minimum age", lambda patch: patch.setitem(CHOICES, "min_age", timedelta(0)))
 NAMES = Mechanism("the time in an object's name", _no_times_in_names)
 STAGED = Mechanism("what the mark saw staged", _no_dump)
+ANEW = Mechanism(
+    "a dump is begun anew where a branch was deleted and a page is empty",
+    lambda patch: patch.setattr(
+        staged, "_dumped", lambda context: (context.client.prepare_uncommitted(context.header.repository), False)
+    ),
+)
 SUSPECTS = Mechanism(
     "suspects at the mark",
     lambda patch: patch.setattr(asked, "find_reuploads", lambda *arguments, **named: None),
@@ -131,6 +138,7 @@ GROUPS = {
         AGE,
         NAMES,
         STAGED,
+        ANEW,
         SUSPECTS,
         HEADS,
         DANGLING,
@@ -220,6 +228,23 @@ def test_a_staged_object_is_dropped_after_the_dump_and_staged_again(lake: Lake) 
         between_staged_and_commits=lambda: repository.delete(branch, "a"),
         swept=lambda: repository.stage(branch, "a", full, size=len(content), checksum="0" * 32),
     )
+
+
+@stopped_by(ANEW)
+def test_a_branch_vanishes_and_the_dump_drops_the_page(lake: Lake) -> Row:
+    """The server counts rows anew when a branch vanishes, and does not upload a page that counts none."""
+    lake.upload("zz-1", "a")
+    lake.upload("zz-2", "b")
+    lake.upload("zz-3", "b")
+
+    def scanned(branch: str, path: str) -> None:
+        names = sorted(lake.repository.refs.branches)
+        if branch == names[0] and sum(name < "zz-1" for name in names) % 2:
+            lake.upload("zz-0", "b")  # so that a page of two branches begins with zz-1
+        if branch == "zz-1" and "zz-2" in names:
+            lake.repository.delete_branch("zz-2")
+
+    return row("zz-1", "a", begins=lambda: lake.scanning.append(scanned))
 
 
 @stopped_by(SUSPECTS)

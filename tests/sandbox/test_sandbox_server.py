@@ -371,7 +371,15 @@ def test_a_history_can_be_built_over_http(lake: Lake) -> None:
     place = call(200, "GET", "/branches/trunk/staging/backing", params={"path": "l"})
     link = {"staging": place, "checksum": "x", "size_bytes": 4, "mtime": 1_700_000_000}
     assert call(200, "PUT", "/branches/trunk/staging/backing", params={"path": "l"}, json=link)["mtime"]
-    stage = {"physical_address": "local://else/where", "checksum": "x", "size_bytes": 4}
+    nowhere = {"staging": {}, "checksum": "x", "size_bytes": 4}
+    assert call(200, "PUT", "/branches/trunk/staging/backing", params={"path": "n"}, json=nowhere)["path"] == "n"
+    assert "empty url" in call(500, "GET", "/refs/trunk/objects/ls")["message"], "as lakeFS 1.84 answers"
+    assert "empty url" in call(500, "GET", "/refs/trunk/objects/stat", params={"path": "n"})["message"]
+    call(204, "DELETE", "/branches/trunk/objects", params={"path": "n"})
+    call(400, "PUT", "/branches/trunk/staging/backing", params={"path": "l"}, json={**link, "checksum": '" "'})
+    odd = {"physical_address": "ftp://x/y", "checksum": "x", "size_bytes": 4}
+    call(400, "PUT", "/branches/trunk/objects", params={"path": "o"}, json=odd)
+    stage = {"physical_address": f"local://{lake.sandbox.root}/else/where", "checksum": "x", "size_bytes": 4}
     call(201, "PUT", "/branches/trunk/objects", params={"path": "s"}, json=stage)
     copy = {"src_path": "a", "shallow": True}
     call(201, "POST", "/branches/trunk/objects/copy", params={"dest_path": "c"}, json=copy)
@@ -388,6 +396,14 @@ def test_a_history_can_be_built_over_http(lake: Lake) -> None:
     assert call(200, "GET", "/settings/gc_rules") == rules
     call(204, "DELETE", "/settings/gc_rules")
     call(404, "GET", "/settings/gc_rules")
+
+
+def test_a_link_below_the_namespaces_data_needs_a_signature_and_no_other_does(s3_lake: Lake) -> None:
+    own = s3_lake.repo.place.qualify("data/slice/id")
+    for address, status in ((own, 400), (f"{own},signature", 200), ("s3://elsewhere/x", 200), ("any text", 200)):
+        link = {"staging": {"physical_address": address}, "checksum": "x", "size_bytes": 4}
+        answer = s3_lake.call("PUT", "{repo}/branches/main/staging/backing", params={"path": "l"}, json=link)
+        assert answer.status_code == status, answer.text
 
 
 # --- tasks, and lakegc's own client ---

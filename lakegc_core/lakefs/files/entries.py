@@ -34,7 +34,7 @@ class Entries:
     """The part of the entries that is kept, one element a record: places in the records' buffer, and numbers."""
 
     address_at: Ints
-    address_length: Ints  # bytes; 0 only in entries that say that their address is relative
+    address_length: Ints  # bytes; 0: lakeFS's link call takes that, too, and such an entry names no object
     address_type: Ints  # one of ADDRESS_TYPES
     size: Ints  # bytes
     e_tag_at: Ints
@@ -42,13 +42,10 @@ class Entries:
 
 
 def parse_entries(records: Records) -> Entries:
-    """Parse the values of data ranges. CorruptFileError if one is not a framed Entry with an address."""
+    """Parse the values of data ranges. CorruptFileError if one is not a framed Entry."""
     found = parse_values(records, _ENTRY)
     address_at, address_length = found[_ADDRESS]
     address_type = found[_ADDRESS_TYPE][1]
-    # lakeFS 1.3 to 1.70 made of a staged address that is the namespace itself a relative one of no characters.
-    if ((address_length < 1) & (address_type != ADDRESS_RELATIVE)).any():
-        raise CorruptFileError("an entry has no address")
     if len(records) and (address_type.min() < ADDRESS_TYPES[0] or address_type.max() > ADDRESS_TYPES[-1]):
         raise CorruptFileError("an entry has an address type that is not known (0, 1 and 2 are)")
     return Entries(address_at, address_length, address_type, found[_SIZE][1], *found[_E_TAG])

@@ -56,7 +56,7 @@ def test_every_object_is_listed_once_and_lakefs_own_metadata_is_not(quick: Spark
     assert {"README.md", "exports/2024/x.csv", f"{SLICE}_lakefs/nested"} <= foreign and GARBAGE not in foreign
     facts = context.mark.facts(ListingFacts)
     assert (facts.objects, facts.bytes) == (len(found), sum(row["size"] for row in found))
-    assert (facts.foreign, facts.nested) == (len(foreign), 1)
+    assert (facts.foreign, facts.nested, facts.nested_file) == (len(foreign), 1, f"{SLICE}_lakefs/nested")
     units = rows(context, UNITS)
     assert sum(row["objects"] for row in units if row["unit"] == SLICE) == 2 and {"", "data/"} <= {
         row["unit"] for row in units

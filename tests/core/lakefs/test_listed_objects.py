@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from lakegc_core.errors import ServerError
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_sandbox.model.repository import Repository
+from tests.support.lake import lake
 from tests.support.scripted_lakefs import Asked, R, Say, Scripted, page, shows_bytes, told
 
 GOOD = {"a": "data/1", "imp/plain": "far/plain", "zz": "data/2"}
@@ -33,7 +37,7 @@ def _shows(server: Scripted, entries: Mapping[str, str]) -> None:
                 continue
             at = path.find(delimiter, len(prefix)) if delimiter else -1
             shown = path[: at + len(delimiter)] if at >= 0 else path
-            if shown <= after or (found and found[-1]["path"] == shown):
+            if path < after or shown == after or (found and found[-1]["path"] == shown):
                 continue
             if len(found) == amount:
                 return page(found, True, str(found[-1]["path"]))
@@ -104,6 +108,84 @@ def test_a_page_of_one_entry_that_cannot_be_shown_leads_on(server: Scripted) -> 
 
 
 def test_an_address_that_cannot_be_shown_and_whose_path_is_not_found_is_an_error(server: Scripted) -> None:
-    _shows(server, GOOD | {"b": "far/%", "c": "far/%", "%/x": "far/%"})
-    with pytest.raises(LakeFSError, match="far/%"):
+    _shows(server, GOOD | {"b/ü": "far/%"})
+    with pytest.raises(LakeFSError, match=r"main/objects/ls: from 'a' on .*far/%.* Delete this path") as found:
         list(server.client.objects("repo", "main"))
+    assert "asked 1 times" not in str(found.value)
+
+
+# --- what the link call takes for an address ---
+
+
+def linked(repository: Repository, *entries: tuple[str, str]) -> None:
+    """Paths with the text that a client linked as their address."""
+    for path, address in entries:
+        repository.stage("main", path, address, size=1, checksum="c" * 32)
+
+
+def shown_by(client: LakeFSClient) -> dict[str, str]:
+    found = [each for objects in client.objects("lake", "main") for each in objects]
+    assert [each.path for each in found] == sorted({each.path for each in found}), "each once, in order"
+    return {each.path: each.physical_address for each in found}
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_branch_with_links_of_any_text_as_address_is_shown_whole(tmp_path: Path, committed: bool) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        good = {path: repository.upload("main", path, b"1") for path in ("a", "dir/part-1/x", "dir/z", "zz")}
+        odd = {"dir/none": "", "dir/part-1": "", "dir/part-10": "", "dir/part-1.": "", "~/{}": "ftp://x/y", "0": "/foo"}
+        odd |= {"a/b": "nonsense", "a/b/c": "", "dir/nonsense": "nonsense", "b c": "data/slice/id,sig", "dir/%": "*"}
+        linked(repository, *odd.items())
+        if committed:
+            repository.commit("main", "links")
+        shown = shown_by(served.client)
+        assert shown.keys() == good.keys() | odd.keys()
+        assert {shown[path] for path in good} == {repository.place.qualify(key) for key in good.values()}
+        told = {path: address for path, address in odd.items() if address in ("nonsense", "data/slice/id,sig")}
+        assert {path: shown[path] for path in odd if shown[path]} == told, "lakeFS tells what is no URL"
+
+
+def test_one_of_two_such_paths_that_begin_alike_is_not_taken_for_the_other(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        linked(repository, ("xü", ""), ("x", ""))
+        with pytest.raises(LakeFSError, match="from '' on"):
+            shown_by(served.client)
+        linked(repository, ("x1", ""))
+        with pytest.raises(LakeFSError, match="from 'x1' on"):
+            shown_by(served.client)
+        repository.delete("main", "xü")
+        repository.reset("main", "xü")
+        linked(repository, ("xü1", ""))
+        assert shown_by(served.client).keys() == {"x", "x1", "xü1"}
+
+
+@pytest.mark.parametrize(
+    ("blockstore", "address"),
+    [
+        ("gs", "s3://bucket/key"),
+        ("gs", "ftp://x"),
+        ("azure", ""),
+        ("azure", "x://y"),
+        ("local", "local://q/x"),
+        ("local", "local:///etc/passwd"),
+        ("local", "relative"),
+    ],
+)
+def test_such_links_are_gone_around_on_every_blockstore(tmp_path: Path, blockstore: str, address: str) -> None:
+    namespace = {"azure": "https://account.blob.core.windows.net/c/lake"}.get(blockstore, f"{blockstore}://bucket/lake")
+    with lake(tmp_path, blockstore=blockstore) as served:
+        repository = served.create("lake", namespace)
+        repository.upload("main", "a", b"1")
+        linked(repository, ("b/c", address))
+        shown = shown_by(served.client)
+        assert shown.keys() == {"a", "b/c"}
+        assert shown["b/c"] == (address if address == "relative" else "")
+
+
+def test_within_a_prefix_the_path_that_is_the_prefix_itself_is_found(tmp_path: Path) -> None:
+    with lake(tmp_path) as served:
+        linked(served.create("lake"), ("dir/ü", ""), ("dir/ü/a", ""))
+        found = [each.path for objects in served.client.objects("lake", "main", "dir/ü") for each in objects]
+        assert found == ["dir/ü", "dir/ü/a"]

@@ -303,7 +303,9 @@ def test_t24_another_repository_in_the_same_place_refuses_at_every_level() -> No
         assert "twin, inner" in refused(
             "namespace", evidence(level, namespace_listing={"overlapping": ["twin", "inner"]})
         )
-        assert "below data/" in refused("namespace", evidence(level, namespace_listing={"nested": 1}))
+        named = {"nested": 1, "nested_file": "data/x/_lakefs/dummy"}
+        told = refused("namespace", evidence(level, namespace_listing=named))
+        assert "below data/ (data/x/_lakefs/dummy). " in told and "delete its `_lakefs/`" in told
 
 
 def test_only_guards_that_may_be_accepted_are_silenced_by_a_reason() -> None:

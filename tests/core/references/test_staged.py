@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core.errors import CorruptFileError, IncompleteError
-from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.client import RUNS, LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
@@ -29,6 +29,7 @@ from lakegc_core.references.staged import (
     read_dump_file,
 )
 from lakegc_core.tables.parts import read_part
+from lakegc_sandbox import PageLimits
 from tests.support.lake import NO_SPARK, lake
 
 if TYPE_CHECKING:
@@ -107,6 +108,49 @@ def test_a_dump_that_is_damaged_is_an_error_and_one_of_nothing_staged_has_no_row
             patch.setattr(type(context.client), "prepare_uncommitted", damaging(served.files("lake"), context))
             with pytest.raises(CorruptFileError, match="does not read as parquet"):
                 dump_staged(quick, context, "damaged")
+
+
+def staged_keys(spark: SparkSession, context: MarkContext) -> set[str]:
+    """The keys that a staged dump protects."""
+    found = dump_staged(spark, context, "staged").datasets[Stage.UNCOMMITTED_ADDRESSES]
+    return {
+        row["address"]
+        for part in found
+        for each in read_part(context.workspace, "staged", part)
+        for row in each.to_pylist()
+    }
+
+
+@pytest.mark.parametrize("deletions", [0, 1, RUNS - 1, RUNS])
+def test_what_is_staged_is_known_although_branches_are_deleted_while_the_server_dumps(
+    quick: SparkSession, tmp_path: Path, deletions: int
+) -> None:
+    """The server drops the page in which it meets a deleted branch, unless rows follow."""
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        address = repository.upload("main", "a", b"1")
+        repository.create_branch("zz", "main")  # the call fails if the last branch vanishes
+
+        def scanned(branch: str, path: str) -> None:
+            if "vanishing" in repository.refs.branches:
+                repository.delete_branch("vanishing")
+
+        def asked(method: str, path: str, query: Mapping[str, str]) -> None:
+            listings = sum(each == path for _, each in served.server.requests)
+            if path.endswith("/branches") and listings == 2 * dumps() + 1 and dumps() < deletions:
+                repository.create_branch("vanishing", "zz")
+
+        def dumps() -> int:
+            return sum(each.endswith("/prepare_uncommited") for _, each in served.server.requests)
+
+        served.sandbox.uncommitted_page = PageLimits(scanning=scanned)
+        context = served.begin("lake", "m1")
+        served.server.requests.clear()
+        served.server.fault = asked
+        assert staged_keys(quick, context) == {address}
+        assert dumps() == min(deletions + 1, RUNS)
+        listed = [path for _, path in served.server.requests if path.endswith("/main/objects/ls")]
+        assert bool(listed) is (deletions == RUNS), "where all runs are spoiled, branches with changes are listed"
 
 
 def test_every_reading_of_a_dumped_address_is_protected(quick: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SLICE = "data/gk5b63g7lm5ii54909u0"
 ODD = ("data/./slice/id", "data//slice/id", "data/../slice/id", f"data/{'n' * 300}/id", "data/id/", "data/\x01\u2028")
-NONE = ""  # made by lakeFS 1.3 to 1.70 of a staged address that is the namespace: it names no object
+NONE = ""  # of a link that gave no address: it names no object
 
 
 @pytest.fixture
@@ -57,8 +57,10 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
     gone = leave(repository, f"{SLICE}/ca5b63g7lm5ii5490900", 30)
     marked(spark, served, 0)
     entry = dict(repository.objects("main"))["sound"]
-    for number, address in enumerate((*ODD, NONE)):
+    for number, address in enumerate(ODD):
         repository.stage_entry("main", f"odd/{number}", replace(entry, address=address))
+    for number, address in enumerate((NONE, "ftp://x/y", "nonsense")):
+        repository.stage("main", f"odd/linked-{number}", address, size=5, checksum="c" * 32)
     if committed:
         repository.stage_entry("main", "", entry)  # an import of the marker `dir/` commits such a path
         repository.commit("main", "=HYPERLINK(1)\x1b[31m")

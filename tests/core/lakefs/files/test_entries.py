@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.marks.elsewhere import elsewhere_rows
+from lakegc_core.marks.elsewhere import elsewhere_rows, sum_authorities
 from lakegc_core.policy.namespace import Namespace
 from tests.support.lakefs_files import framed, read_values
 from tests.support.plain_tables import (
@@ -47,10 +47,6 @@ ENTRY = st.fixed_dictionaries(
         (b"\x40" + b"i" * 31, "identity"),
         (framed(entry())[:-1], "does not end"),
         (framed(entry()) + b"x", "does not end"),
-        (framed(b""), "no address"),
-        (framed(bytes_field(4, b"tag")), "no address"),
-        (framed(entry(b"", kind=0)), "no address"),
-        (framed(entry(b"", kind=2)), "no address"),
         (framed(entry(kind=3)), "address type"),
         (framed(entry(kind=-1)), "address type"),
         (framed(entry(b"data/\xff")), "UTF-8"),
@@ -91,11 +87,18 @@ def test_entries_of_any_shape_read_as_they_were_written(
     assert graveler.identity(data) == identity_plainly(properties, plain)
 
 
-def test_a_relative_address_of_no_characters_reads_and_names_no_object() -> None:
-    """lakeFS 1.3 to 1.70 makes it of a staged address that is the namespace itself."""
-    table = read_values(entry_value(address=b"data/s/x"), entry_value(address=b""))
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_an_entry_without_an_address_reads_and_names_no_object(kind: int) -> None:
+    """lakeFS commits what a client links without one; 1.3 to 1.70 cut the namespace off its own address."""
+    table = read_values(entry_value(address=b"data/s/x"), entry_value(address=b"", kind=kind))
     assert table["address"].to_pylist() == ["data/s/x", ""]
-    for uri in ("s3://b/ns", "gs://b", "local://ns", "https://acc.blob.core.windows.net/c/ns"):
+    for uri in ("s3://b/ns", "s3://b", "gs://b", "local://ns", "https://acc.blob.core.windows.net/c/ns"):
         keys = Namespace(uri).protected_keys(table["address"].combine_chunks(), table["address_type"].combine_chunks())
         assert (keys["index"].to_pylist(), keys["address"].to_pylist()) == ([0], ["data/s/x"])
-        assert elsewhere_rows(Namespace(uri), ["r"], [2], table).num_rows == 0
+        away = elsewhere_rows(Namespace(uri), ["r"], [2], table)
+        assert away["address"].to_pylist() == [""], "a branch may hide an object behind it"
+        assert sum_authorities(away) == {}, "no neighbour need read it"
+
+
+def test_an_entry_of_no_fields_at_all_reads_like_one_without_an_address() -> None:
+    assert read_values(framed(b""))["address"].to_pylist() == [""]

@@ -210,6 +210,18 @@ def test_what_a_branch_shows_over_an_imported_entry_is_kept_and_what_is_like_it_
     assert report["asked"]["pages"] == 1
 
 
+def test_what_a_branch_shows_over_an_entry_without_an_address_is_kept(lake: Lake) -> None:
+    """A client linked none, and uploads the same bytes now."""
+    lake._make_branch("one")
+    lake.repository.stage("one", "a", "", size=500, checksum=md5(bytes(500)))
+    lake.commit("one", days=0)
+    live, garbage = uploaded(lake, "one", 500), forgotten(lake, 500)
+    context, report = marked(lake, "m")
+    assert expired(context) == garbage
+    assert kept(context)[live] == "staged"
+    assert report["asked"]["pages"] == 1
+
+
 @pytest.mark.safety
 @pytest.mark.slow
 def test_optimized_marks_find_imported_entries_of_the_marks_below_and_of_their_own(lake: Lake) -> None:
