@@ -55,15 +55,8 @@ _UNKNOWN = "unknown"
 _WANTED, _KNOWN = range(2)
 _IDS = pa.schema([COMMITS_SCHEMA.field("metarange_id")])
 _NAMED = pa.schema([KIND, HASH, *_IDS])
-_RANGE = [
-    pa.field("range_id", pa.string(), nullable=False),
-    pa.field("references", pa.int64()),
-    pa.field("count", pa.int64()),  # the least that a metarange states
-    pa.field("most", pa.int64()),  # the largest
-    pa.field("min_key", pa.binary()),
-    pa.field("max_key", pa.binary()),
-]
-_COUNTED = pa.schema([KIND, HASH, *_RANGE])
+_RANGE = RANGES_SCHEMA.remove(RANGES_SCHEMA.get_field_index("read_in"))
+_COUNTED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in _RANGE)])
 _SCHEMAS = {CHECKSUMS: CHECKSUMS_SCHEMA} | {name: each for name, each in SCHEMAS.items() if name != DROPPED}
 
 
@@ -115,28 +108,15 @@ def read_unknown(
         return Dataset(ENTRIES_SCHEMA)
     found = _read_metaranges(spark, context, unknown, out)
     of_mark = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
-    feeds = found[METARANGES].feeds("range_id", "count", "min_key", "max_key", make=_named)
+    feeds = found[METARANGES].feeds("range_id", "count", make=_named)
     feeds += (of_mark + so_far.datasets[RANGES]).feeds("range_id", "read_in", make=_held)
     if unread_too:
-<<<<<<< HEAD
         feeds += of_mark.feeds(make=_passed_over)
     references = found[METARANGES].sum("ranges") + (of_mark.rows if unread_too else 0)
     tasks = tasks_for(references, 32, 8 * spark_width(spark))
     few = BY_TASKS if unread_too else holding_ranges([found[METARANGES]])
     partitions = partitions_of(context, feeds, tasks)
-    ranges = gather(spark, feeds, _COUNTED, _not_held, pa.schema(_RANGE), partitions, holding=few)
-=======
-        rows = rows.unionByName(of_mark.where(F.col("read_in") == UNREAD).drop("read_in"), allowMissingColumns=True)
-    ranges = (
-        rows.groupBy("range_id")
-        .agg(
-            F.sum("references").alias("references"),
-            F.max("count").alias("count"),
-        )
-        .join(many(held.select("range_id")), "range_id", "left_anti")
-        .repartition(context.settings.scale.range_num_partitions or tasks)
-    )
->>>>>>> golden
+    ranges = gather(spark, feeds, _COUNTED, _not_held, _RANGE, partitions, holding=few)
     work = writing(context, out, ignored)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
     summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index
@@ -194,7 +174,7 @@ def _named(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges of metaranges: each is wanted."""
     named = rows.filter(pc.not_equal(rows["range_id"], ""))
     more = {"kind": _WANTED, "hash": hash_strings(named["range_id"]), "references": pa.repeat(1, named.num_rows)}
-    return columns_of(named) | more | {"most": named["count"]}
+    return columns_of(named) | more
 
 
 def _held(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -205,16 +185,13 @@ def _held(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 def _passed_over(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges that the mark passed over: each is wanted."""
-    found = rows.filter(pc.equal(rows["read_in"], UNREAD))
-    names = ("range_id", "references", "count")
-    more = {"kind": _WANTED, "hash": hash_strings(found["range_id"]), "most": found["count"]}
-    return {name: found[name] for name in names} | more
+    found = rows.filter(pc.equal(rows["read_in"], UNREAD)).select(_RANGE.names)
+    return columns_of(found) | {"kind": _WANTED, "hash": hash_strings(found["range_id"])}
 
 
 def _not_held(rows: pa.Table) -> Iterator[pa.Table]:
-    """The ranges that are wanted and that nobody has read, each once, with all that is stated of it."""
+    """The ranges that are wanted and that nobody has read, each once. `count`: the most that a metarange says."""
     wanted, held = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_WANTED, _KNOWN))
     wanted = wanted.filter(pc.invert(pc.is_in(wanted["range_id"], held["range_id"].combine_chunks())))
-    told = [("references", "sum"), ("count", "min"), ("most", "max"), ("min_key", "min"), ("max_key", "max")]
-    found = wanted.group_by("range_id").aggregate(told)
-    yield found.rename_columns([name.rpartition("_")[0] if name != "range_id" else name for name in found.column_names])
+    found = wanted.group_by("range_id").aggregate([("references", "sum"), ("count", "max")])
+    yield found.rename_columns(_RANGE.names)
