@@ -23,6 +23,7 @@ from lakegc_core.cli.options import (
 from lakegc_core.cli.verb import Verb
 from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.sizes import parse_size, parse_time_of_day
+from lakegc_core.errors import SettingsError
 from lakegc_core.names import RULES_MODES
 from lakegc_core.policy.safety import DRILL_OBJECTS, DRILL_OBJECTS_MOST, KEEP_MARKS
 
@@ -156,11 +157,18 @@ def _pattern(given: str) -> str:
     return given
 
 
+def _glob(given: str) -> str:
+    """One glob of paths."""
+    if not given:
+        raise SettingsError("'' names no path; write a path, or a glob such as tables/**")
+    return given
+
+
 def _gone_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     to.add_argument("paths", metavar="GLOB", help="paths: * stays in a folder, ** crosses them")
     text = f"name at most so many objects; the others are counted (default: {MOST_NAMED})"
-    option(to, "--most", whole(0), metavar="N", default=MOST_NAMED, help=text)
+    option(to, "--most", whole(), metavar="N", default=MOST_NAMED, help=text)
 
 
 def _explain_arguments(to: argparse.ArgumentParser) -> None:
@@ -180,7 +188,7 @@ def _restore_arguments(to: argparse.ArgumentParser) -> None:
     text = "where from: the DEST of the backup; without it, from what the store itself keeps of what sweeps deleted"
     to.add_argument("source", metavar="SRC", nargs="?", help=text)
     text = "only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses"
-    option(to, "--path", many=True, metavar="GLOB", help=text)
+    option(to, "--path", _glob, many=True, metavar="GLOB", help=text)
     _copying_options(to)
 
 

@@ -110,6 +110,7 @@ _MISREAD = [
     (["gone", "lake", "a/**"], "--most", "-3", "no whole number"),
     (["backup", "lake", "m1", "/spare"], "--parallel", "0", "no whole number of at least 1"),
     (["restore", "lake", "m1"], "--bandwidth", "1MB", "no whole number"),
+    (["restore", "lake", "m1"], "--path", "", "names no path"),
     (["du", "lake"], "--together", "branch:a*,main", "'main' names no branch and no tag"),
     (["whatif", "lake"], "--without", "main", "names no branch and no tag"),
     (["mark", "lake"], "--safety", "paranoid", "none of full, standard, none"),

@@ -107,9 +107,7 @@ def test_the_command_says_how_many_copies_stay_and_why_and_that_they_wait_for_a_
     assert main(["retire", "lake"]) == 0
     told = capsys.readouterr()
     assert "quarantine kept: 1 object, 3 B: objects are gone that lie here, such as data/a" in told.out
-    assert (
-        told.err == "lakegc: the copies of 1 mark stay in quarantine until somebody acts: see what is said of them.\n"
-    )
+    assert told.err == "lakegc: the copies of 1 mark stay in quarantine until somebody acts: their lines say why.\n"
 
 
 @pytest.mark.parametrize("what", ["held", "near"])

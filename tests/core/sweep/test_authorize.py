@@ -78,7 +78,7 @@ def test_of_the_marks_that_have_copies_of_what_is_gone_few_are_named_that_have_a
             connect(place_of(context, mark_id)).write(key, b"abc")
 
     def named(*missing: str) -> tuple[str, ...]:
-        mark = replace(context, header=replace(context.header, mark_id=f"of {len(missing)}"))
+        mark = replace(context, header=replace(context.header, mark_id=f"of-{len(missing)}"))
         write_mark(mark.mark, 8, missing=missing)
         return _holding(mark)
 
