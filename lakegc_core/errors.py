@@ -5,6 +5,17 @@ Every message says what was found, why it stops here, and what to do. Nothing he
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+_MOST = 3  # names that are suggested
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the known names that are like this one; "" if there are none."""
+    near = difflib.get_close_matches(name, known, n=_MOST)
+    return f"Did you mean {' or '.join(near)}?" if near else ""
+
 
 class LakegcError(Exception):
     """Something failed; nothing was deleted because of it. Exit code 1."""

@@ -25,6 +25,9 @@ STAGES = tuple(stage.value for stage in Stage if stage is not Stage.SWEPT_REPORT
 """The five marking stages in the only safe order: what lies there, what is staged, what counts, what that refers to,
 the difference. Plain strings: Dagster stores no enums that it does not know."""
 
+BEGINS = "begins"
+"""The word behind a stage and a colon in the sentence that says that the stage is at work."""
+
 
 class Outcome(StrEnum):
     """The fate of an object that a sweep planned to delete. A failure is written `failed:<code>`."""

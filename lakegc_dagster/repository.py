@@ -14,15 +14,17 @@ from itertools import pairwise
 import dagster as dg
 
 from lakegc_core import clock, pipeline
-from lakegc_core.errors import MarkError
+from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.shelf import Shelf
+from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.names import STAGES, Outcome
 from lakegc_core.pipeline import Review
 from lakegc_core.policy import guards
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
+from lakegc_core.views.screen import swept_lines
 from lakegc_core.views.words import deleted
 from lakegc_dagster.checks import waits_for_a_person
 from lakegc_dagster.config import REPOSITORY_ASSET, SWEEP, LakegcConfig
@@ -149,7 +151,8 @@ def show_mark(context: _Context, options: LakegcConfig, mark: MarkContext, revie
 
 
 def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, result: SweepResult) -> None:
-    """A sweep that deleted, on its repository's asset. A dry run leaves nothing there."""
+    """A sweep that deleted, on its repository's asset. A dry run leaves nothing there. If no newer mark is complete,
+    the check says what came of the sweep."""
     name = mark.header.repository
     if result.dry_run or name not in options.repositories:
         return
@@ -163,6 +166,11 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
         **_links(context, mark),
     }
     _report(context, dg.AssetObservation(options.repository_key(name), metadata=metadata))
+    try:
+        if newest_mark(mark).header.mark_id == mark.header.mark_id:
+            _report(context, _outcome(options, mark, pipeline.review(mark)))
+    except LakegcError as error:  # what was deleted is on record all the same
+        context.log.warning(f"The check of {name} still shows the mark before its sweep. {error}")
 
 
 def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, answers: Metadata) -> None:
@@ -174,12 +182,12 @@ def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, an
 
 
 def _outcome(options: LakegcConfig, mark: MarkContext, review: Review) -> dg.AssetCheckEvaluation:
-    """The evaluation of the check whether the guards let a sweep of a complete mark begin."""
+    """The evaluation of the check whether the guards let a sweep of a complete mark begin, and what sweeps did."""
     stopping = refusing(options, mark, review.verdicts)
     hard = [each for each in stopping if not waits_for_a_person(options, guards.BY_NAME[each.name])]
     severity = dg.AssetCheckSeverity.ERROR if hard else dg.AssetCheckSeverity.WARN
     stopping.sort(key=lambda verdict: verdict not in hard)
-    said = "\n".join(f"{each.name}: {each.description}" for each in stopping)
+    said = "\n".join([*swept_lines(finished_sweeps(mark)), *(f"{each.name}: {each.description}" for each in stopping)])
     cell, facts = GcCell(mark.header.repository, mark.header.mark_id), mark.mark.facts(ExpiredFacts)
     return dg.AssetCheckEvaluation(
         **_of_mark(options, cell, {"guards_that_stop": len(stopping), **_amounts(facts)}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from lakegc_core.cli.options import option
+from lakegc_core.cli.options import option, whole
 from lakegc_core.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def _demo(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _sandbox_arguments(to: argparse.ArgumentParser) -> None:
-    option(to, "--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+    option(to, "--port", whole(0, 65_535), default=0, help="port on 127.0.0.1 (default: a free one)")
     option(to, "--dir", metavar="DIR", help="where its lake lies (default: a new temporary folder)")
 
 
 def _sandbox(options: argparse.Namespace, reporter: Reporter) -> int:
     from lakegc_sandbox.demo import serve
 
-    return serve(options.dir, int(options.port), reporter)
+    return serve(options.dir, options.port, reporter)
 
 
 DEMO = Verb("demo", "run the whole story on an embedded lakeFS", _demo_arguments, _demo)

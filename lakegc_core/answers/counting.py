@@ -48,10 +48,16 @@ def numbers_in(shape: pa.Schema) -> tuple[str, ...]:
 
 
 def grouped(
-    question: Question, names: Json, objects: Mapped, numbered: Sequence[Mapped], partitions: int, *, local: bool
+    question: Question,
+    names: Json,
+    objects: Mapped,
+    numbered: Sequence[Mapped],
+    partitions: int,
+    *,
+    branches_listed: bool,
 ) -> list[Group]:
-    """The objects by their results, in every view. `numbered`: addresses with their numbers. `local`: the namespace is
-    on blockstore `local`, where what heads show counts as staged."""
+    """The objects by their results, in every view. `numbered`: addresses with their numbers. `branches_listed`: the
+    mark listed what branches show, so that what is staged has also what heads show."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
@@ -61,7 +67,7 @@ def grouped(
     width = max(map(len, question.views))
     numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
     result = pa.schema([_VIEW, standing.SCHEMA.field("reason"), *numbers, *_AMOUNTS])
-    counted = _Counted(question, local, names, shape, result, clock.ambient())
+    counted = _Counted(question, branches_listed, names, shape, result, clock.ambient())
     found = Mapped(rows.repartition(partitions, "hash"), result, counted).as_frame()
     keys = result.names[: -len(_AMOUNTS)]
     with clear_errors():
@@ -92,7 +98,7 @@ class _Counted:
     """Counts the objects of a task by their results. All rows of an address are in one task."""
 
     question: Question
-    local: bool
+    branches_listed: bool
     names: Json
     shape: pa.Schema
     result: pa.Schema
@@ -111,7 +117,7 @@ class _Counted:
         objects, own = rows.take(pa.array(lying)), groups[lying]
         numbers = {name: values[own] for name, values in numbers.items()}
         staged = objects["staged"]
-        if self.local:
+        if self.branches_listed:
             staged = pc.and_(staged, pa.array(numbers[HEAD] == NEVER))
         staged = pc.and_(staged, pc.not_equal(objects["reason"], Reason.FOREIGN))
         reasons = pc.if_else(staged, Reason.STAGED, objects["reason"])

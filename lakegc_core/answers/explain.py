@@ -166,9 +166,9 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        local = lists_branches(self.context.namespace)
+        listed = lists_branches(self.context.namespace)
         return (
-            _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), local=local)
+            _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), branches_listed=listed)
             for each in found
         ), count
 
@@ -236,15 +236,15 @@ def _relative(context: MarkContext, physical: str) -> str:
     return str(inside[0])
 
 
-def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, local: bool) -> Explained:
-    """An object by what a walk tells of it, by its records, and by what the store says. `local`: branches were
-    listed."""
+def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, branches_listed: bool) -> Explained:
+    """An object by what a walk tells of it, by its records, and by what the store says. `branches_listed`: the mark
+    listed what branches show."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
     staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
     # What a head shows is among what is staged then.
-    shown = local and any(holder["why"] == "shows" for holder in told["holders"])
+    shown = branches_listed and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
         address=told["address"],
         paths=tuple(told["paths"]),

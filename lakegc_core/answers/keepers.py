@@ -114,7 +114,7 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
             folders = folders_of(spark, context, question, ranges, aside)
             names |= {"folders": folders.names, "entries_unread": folders.unread}
             every.append(folders.rows)
-        groups = grouped(question, names, objects, every, partitions, local=lists_branches(context.namespace))
+        groups = grouped(question, names, objects, every, partitions, branches_listed=lists_branches(context.namespace))
     found = Answer(groups, names)
     _check(context, found)
     return found

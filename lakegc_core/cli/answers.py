@@ -44,11 +44,10 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
-    sets = [[each.strip() for each in together.split(",")] for together in options.together]
     context = _mark_of(options, reporter)
     spark = spark_of(context.settings)
     with reporter.watch(spark, "du"):
-        found = du(spark, context, sets).as_json() | {"price": price_json(context.settings.price)}
+        found = du(spark, context, options.together).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.du_screen(found))
     return 0
 

@@ -11,7 +11,6 @@ from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import Limits
-from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.one_copy import MISSING
@@ -27,7 +26,8 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
     backup.writable_place(context, options.destination)  # before Spark is started
     spark = spark_of(context.settings)
     with reporter.watch(spark, "backup"):
-        result = backup.backup(spark, context, options.destination, _limits(options))
+        limits = Limits(options.parallel, options.bandwidth)
+        result = backup.backup(spark, context, options.destination, limits)
     return _end_copy(options, result)
 
 
@@ -39,14 +39,9 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
         undo.check_keeps(context)  # before Spark is started
     spark = spark_of(context.settings)
     with reporter.watch(spark, "restore"):
-        result = backup.restore(spark, context, options.source, paths=options.path, limits=_limits(options))
+        limits = Limits(options.parallel, options.bandwidth)
+        result = backup.restore(spark, context, options.source, paths=options.path, limits=limits)
     return _end_copy(options, result)
-
-
-def _limits(options: argparse.Namespace) -> Limits:
-    if options.parallel < 1 or options.bandwidth < 0:
-        raise SettingsError("--parallel is at least 1, --bandwidth at least 0 (no limit).")
-    return Limits(options.parallel, options.bandwidth)
 
 
 def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:

@@ -9,21 +9,21 @@ from lakegc_core import pipeline
 from lakegc_core.cli.marking import accepted_by
 from lakegc_core.cli.opening import complete_mark, opened, spark_of
 from lakegc_core.cli.options import show
-from lakegc_core.config.sizes import parse_size
 from lakegc_core.copies import drill as drilling
 from lakegc_core.copies.drill import Wanted
 from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.marks import drills
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.names import Json
-from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS_MOST
+from lakegc_core.policy.safety import DRILL_BYTES
 from lakegc_core.views.drills import WAYS, drill_screen, failed_drill
 from lakegc_core.views.progress import Reporter, ask
 from lakegc_core.views.words import human_bytes
 
 
 def run_drill(options: argparse.Namespace, reporter: Reporter) -> int:
-    wanted, accepted = _wanted(options), accepted_by(options)
+    wanted = Wanted(options.objects, DRILL_BYTES if options.read_most is None else options.read_most)
+    accepted = accepted_by(options)
     repository = opened(options, reporter)
     for left in drills.unfinished(repository):
         report = _finished(repository, left, reporter)
@@ -43,12 +43,6 @@ def _finished(repository: RepositoryContext, left: drills.Drill, reporter: Repor
     spark = spark_of(repository.settings)
     with reporter.watch(spark, "drill"):
         return drilling.finish(spark, repository, left)
-
-
-def _wanted(options: argparse.Namespace) -> Wanted:
-    if not 1 <= options.objects <= DRILL_OBJECTS_MOST:
-        raise SettingsError(f"--objects is from 1 to {DRILL_OBJECTS_MOST:,}.")
-    return Wanted(options.objects, DRILL_BYTES if options.read_most is None else parse_size(options.read_most))
 
 
 def _confirm(options: argparse.Namespace, context: MarkContext, wanted: Wanted, way: str) -> None:

@@ -17,7 +17,7 @@ import lakegc_core
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.cli.verbs import VERBS
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, did_you_mean
 from lakegc_core.marks.ids import LATEST
 from lakegc_core.spark.traces import advice, cause
 
@@ -54,7 +54,12 @@ def _run(given: list[str]) -> int:
     """Run one command, and turn its errors into messages and exit codes."""
     own = bool(given) and given[0] in {verb.name for verb in VERBS}
     # No other package takes part in a verb of lakegc's own: it costs no time there, and breaks nothing.
-    options, unknown = parser(VERBS if own else (*VERBS, *from_elsewhere())).parse_known_args(given)
+    verbs = VERBS if own else (*VERBS, *from_elsewhere())
+    top, names = parser(verbs), [verb.name for verb in verbs]
+    if given and not given[0].startswith("-") and given[0] not in names:
+        meant = did_you_mean(given[0], names) or f"The verbs are {', '.join(names)}."
+        top.error(f"there is no verb {given[0]!r}. {meant} `lakegc --help` says what each does.")
+    options, unknown = top.parse_known_args(given)
     if unknown:
         options.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
     # These cost time, which help and wrong usage need not spend.

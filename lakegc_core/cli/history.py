@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from lakegc_core import clock
@@ -77,4 +78,7 @@ def _history_of(
 def run_retire(options: argparse.Namespace, reporter: Reporter) -> int:
     found = report.retirement_report(retire.retire(opened(options, reporter), options.keep, dry_run=options.dry_run))
     show(options, found, screen.retirement_screen(found))
+    if stuck := sum(each["stuck"] for each in found["in_quarantine"]):
+        of = "1 mark stay" if stuck == 1 else f"{stuck:,} marks stay"
+        sys.stderr.write(f"lakegc: the copies of {of} in quarantine until somebody acts: their lines say why.\n")
     return 0

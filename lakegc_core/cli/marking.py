@@ -15,7 +15,6 @@ from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page
-from lakegc_core.config.durations import parse_duration
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
@@ -61,7 +60,7 @@ def _mark_of(
     context = begin_mark(
         repository,
         mark_id,
-        min_age=parse_duration(options.min_age) if options.min_age is not None else None,
+        min_age=options.min_age,
         safety_level=options.safety,
         rules=options.rules,
         protect_tags=options.protect_tags,

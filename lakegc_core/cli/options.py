@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,56 @@ NO_RULE = "none"
 _ON, _OFF = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 
 
-def option(to: argparse.ArgumentParser, name: str, **more: Any) -> None:
-    """Add an option whose default comes from its environment variable."""
+def option(
+    to: argparse.ArgumentParser, name: str, read: Callable[[str], Any] | None = None, *, many: bool = False, **more: Any
+) -> None:
+    """Add an option whose default comes from its environment variable; `many`: one that can be given several times,
+    which has no variable. `read` turns the text into a value: its SettingsError is wrong usage, which names the option.
+    """
+    if many:
+        to.add_argument(name, action="append", default=[], type=_reader(read, ""), **more)
+        return
     variable = _variable(name)
     if os.environ.get(variable):
         more["default"] = os.environ[variable]
-    to.add_argument(name, **more)
+    to.add_argument(name, type=_reader(read or _one_of(more.get("choices")), variable), **more)
+
+
+def _reader(read: Callable[[str], Any] | None, variable: str) -> Callable[[str], Any]:
+    """`read` as argparse wants it. argparse reads a default that is text like what is given."""
+
+    def reader(given: str) -> Any:
+        try:
+            return given if read is None else read(given)
+        except SettingsError as error:
+            whose = f" ({variable} says so)" if variable and os.environ.get(variable) == given else ""
+            raise argparse.ArgumentTypeError(f"{error}{whose}") from None
+
+    return reader
+
+
+def _one_of(choices: Sequence[str] | None) -> Callable[[str], str] | None:
+    """A reader that takes only these words: argparse itself does not look at a default."""
+
+    def read(given: str) -> str:
+        if choices is not None and given not in choices:
+            raise SettingsError(f"{given!r} is none of {', '.join(choices)}")
+        return given
+
+    return read
+
+
+def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
+    """A reader of whole numbers within these limits."""
+
+    def read(given: str) -> int:
+        text = given.strip()
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= (most or int(text)):
+            limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+            raise SettingsError(f"{given!r} is no whole number {limits}")
+        return int(text)
+
+    return read
 
 
 def flag(to: argparse._ActionsContainer, name: str, text: str) -> None:
@@ -92,7 +137,7 @@ def one_or_all(to: argparse.ArgumentParser) -> None:
     """The argument REPO or the switch --all, which is the same as neither; and since when."""
     to.add_argument("repository", metavar="REPO", nargs="?")
     flag(to, "--all", "show all repositories of the server, as without REPO")
-    option(to, "--since", metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
+    option(to, "--since", parse_duration, metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
 
 
 def since_of(options: argparse.Namespace) -> float:
@@ -101,7 +146,7 @@ def since_of(options: argparse.Namespace) -> float:
         raise SettingsError("Name one repository, or give --all for all of them, not both.")
     if options.since is None:
         return 0.0
-    return clock.now().timestamp() - parse_duration(options.since).total_seconds()
+    return clock.now().timestamp() - float(options.since.total_seconds())
 
 
 def name_mark(to: argparse.ArgumentParser) -> None:

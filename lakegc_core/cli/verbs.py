@@ -18,10 +18,14 @@ from lakegc_core.cli.options import (
     on_or_off,
     one_or_all,
     option,
+    whole,
 )
 from lakegc_core.cli.verb import Verb
+from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.sizes import parse_size, parse_time_of_day
+from lakegc_core.errors import SettingsError
 from lakegc_core.names import RULES_MODES
-from lakegc_core.policy.safety import DRILL_OBJECTS, KEEP_MARKS
+from lakegc_core.policy.safety import DRILL_OBJECTS, DRILL_OBJECTS_MOST, KEEP_MARKS
 
 if TYPE_CHECKING:
     from lakegc_core.views.progress import Reporter
@@ -65,7 +69,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
     )
     option(to, "--mark-id", metavar="ID", help=text)
     text = "youngest age of what may be collected, e.g. 25h (the default)"
-    option(to, "--min-age", metavar="DURATION", help=text)
+    option(to, "--min-age", parse_duration, metavar="DURATION", help=text)
     option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
     option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
     on_or_off(to, "--protect-tags", "keep what tagged commits refer to (default; lakeFS itself does not)")
@@ -77,15 +81,18 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
 def _sweeping_options(to: argparse.ArgumentParser) -> None:
     _accepting_options(to)
     flag(to, "--dry-run", "do everything but delete; say also what would go past guards that can be accepted")
-    option(to, "--most-bytes", metavar="SIZE", help="delete at most so much, e.g. 2TB; the largest objects first")
-    option(to, "--most-objects", metavar="N", help="delete at most so many objects; the largest first")
-    option(to, "--until", metavar="HH:MM", help="delete nothing from this time of day on, UTC")
-    option(to, "--most-requests", metavar="N", help="send at most so many requests for deletes to the store")
+    text = "delete at most so much, e.g. 2TB; the largest objects first"
+    option(to, "--most-bytes", parse_size, metavar="SIZE", help=text)
+    option(to, "--most-objects", whole(), metavar="N", help="delete at most so many objects; the largest first")
+    text = "delete nothing from this time of day on, UTC"
+    option(to, "--until", parse_time_of_day, metavar="HH:MM", help=text)
+    text = "send at most so many requests for deletes to the store"
+    option(to, "--most-requests", whole(), metavar="N", help=text)
 
 
 def _accepting_options(to: argparse.ArgumentParser) -> None:
     flag(to, "--yes", "do not ask; needed where there is no terminal")
-    to.add_argument("--accept", metavar="GUARD", action="append", default=[], help="sweep although this guard refused")
+    option(to, "--accept", many=True, metavar="GUARD", help="sweep although this guard refused")
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
 
 
@@ -96,7 +103,7 @@ def _marks_arguments(to: argparse.ArgumentParser) -> None:
 
 def _retire_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
-    option(to, "--keep", metavar="N", type=int, help=f"newest complete marks to keep (default: {KEEP_MARKS})")
+    option(to, "--keep", whole(0), metavar="N", help=f"newest complete marks to keep (default: {KEEP_MARKS})")
     flag(to, "--dry-run", "say what would be retired")
 
 
@@ -120,24 +127,48 @@ def _by_mark(to: argparse.ArgumentParser) -> None:
 def _du_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     text = "count these branches and tags together: branch:GLOB or tag:GLOB, several with commas between them"
-    to.add_argument("--together", metavar="PATTERNS", action="append", default=[], help=text)
+    option(to, "--together", _patterns, many=True, metavar="PATTERNS", help=text)
 
 
 def _whatif_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     text = f"days of a rule, as `default=14` or `main=30`; `main={NO_RULE}` for no rule of that branch"
-    to.add_argument("--rule", metavar="NAME=DAYS", action="append", default=[], help=text)
+    option(to, "--rule", many=True, metavar="NAME=DAYS", help=text)
     text = "as if these were gone: branch:GLOB or tag:GLOB"
-    to.add_argument("--without", metavar="PATTERN", action="append", default=[], help=text)
+    option(to, "--without", _pattern, many=True, metavar="PATTERN", help=text)
     text = "as if tagged commits were kept, or were not"
     to.add_argument("--protect-tags", action=argparse.BooleanOptionalAction, default=None, help=text)
+
+
+def _patterns(given: str) -> list[str]:
+    """Patterns of branches and tags with commas between them."""
+    from lakegc_core.answers.question import check_patterns  # here, because it costs time
+
+    found = [each.strip() for each in given.split(",")]
+    check_patterns(found)
+    return found
+
+
+def _pattern(given: str) -> str:
+    """One pattern of branches or tags."""
+    from lakegc_core.answers.question import check_patterns
+
+    check_patterns([given])
+    return given
+
+
+def _glob(given: str) -> str:
+    """One glob of paths."""
+    if not given:
+        raise SettingsError("'' names no path; write a path, or a glob such as tables/**")
+    return given
 
 
 def _gone_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     to.add_argument("paths", metavar="GLOB", help="paths: * stays in a folder, ** crosses them")
     text = f"name at most so many objects; the others are counted (default: {MOST_NAMED})"
-    option(to, "--most", metavar="N", type=int, default=MOST_NAMED, help=text)
+    option(to, "--most", whole(), metavar="N", default=MOST_NAMED, help=text)
 
 
 def _explain_arguments(to: argparse.ArgumentParser) -> None:
@@ -156,13 +187,8 @@ def _restore_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
     text = "where from: the DEST of the backup; without it, from what the store itself keeps of what sweeps deleted"
     to.add_argument("source", metavar="SRC", nargs="?", help=text)
-    to.add_argument(
-        "--path",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses",
-    )
+    text = "only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses"
+    option(to, "--path", _glob, many=True, metavar="GLOB", help=text)
     _copying_options(to)
 
 
@@ -170,21 +196,15 @@ def _drill_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     _accepting_options(to)
     text = f"delete and bring back at most so many objects (default: {DRILL_OBJECTS})"
-    option(to, "--objects", metavar="N", type=int, default=DRILL_OBJECTS, help=text)
+    option(to, "--objects", whole(1, DRILL_OBJECTS_MOST), metavar="N", default=DRILL_OBJECTS, help=text)
     text = "choose objects of at most so much in all, e.g. 5GB: each is read before and after (default: 1 GiB)"
-    option(to, "--read-most", metavar="SIZE", help=text)
+    option(to, "--read-most", parse_size, metavar="SIZE", help=text)
 
 
 def _copying_options(to: argparse.ArgumentParser) -> None:
-    option(to, "--parallel", metavar="N", type=int, default=8, help="copies at a time in each task (default: 8)")
-    option(
-        to,
-        "--bandwidth",
-        metavar="BYTES",
-        type=int,
-        default=0,
-        help="most bytes a second in each task, where bytes pass through it (default: no limit)",
-    )
+    option(to, "--parallel", whole(), metavar="N", default=8, help="copies at a time in each task (default: 8)")
+    text = "most bytes a second in each task, where bytes pass through it (default: 0, no limit)"
+    option(to, "--bandwidth", whole(0), metavar="BYTES", default=0, help=text)
 
 
 def _doctor_arguments(to: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ def parse_time_of_day(value: object) -> time:
             f'YAML reads {meant} without quotes as the number {value}; write "{meant}", in quotes; it is UTC'
         )
     if found is None:
-        raise SettingsError(f'{value!r} is no time of day; write "06:00", in quotes; it is UTC')
+        raise SettingsError(f'{value!r} is no time of day; write 06:00 (in YAML "06:00", in quotes); it is UTC')
     return time(int(found[1]), int(found[2]))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
-from lakegc_core.errors import MarkError
+from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks import quarantine, sweeps
 from lakegc_core.marks.artifacts import RESTORES, STAMP
 from lakegc_core.marks.backups import (
@@ -43,6 +43,7 @@ from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.clock import ahead
 from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, spark_width
@@ -161,13 +162,15 @@ def restore(
     sweeps deleted (`undo`).
     `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
     that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
-    mark's own list. `chosen`: what a drill has chosen, and nothing else. MarkError if there is no such object.
+    mark's own list. `chosen`: what a drill has chosen, and nothing else. MarkError if there is no such object;
+    RefusedError if the clocks differ.
     """
     started, limits = time.monotonic(), limits or Limits()
     source = context.data if place is None else place_of(context, place)
     if place is None:
         undo.check_keeps(context)
     with context.lease("restore"):
+        _check_clocks(context)
         objects = undo.deleted_objects(spark, context) if place is None else _backed_up(spark, context, source)
         if paths:
             objects = _chosen(spark, context, objects, paths)
@@ -191,6 +194,19 @@ def restore(
         matching = f" matches {', '.join(paths)}" if paths else " is on record"
         raise MarkError(f"No object of the {what} of mark {context.header.mark_id}{matching}.")
     return result
+
+
+def _check_clocks(context: MarkContext) -> None:
+    """RefusedError if the store's clock and the collector's differ by more than the guard `clocks` allows. Later marks
+    compare when a restore was with when they listed, and since when an object has been unreferenced: one that seems
+    older than it is may hide what it brought back, and let it be swept again without the gap."""
+    skew, limit = ahead(context.data), context.level.clock_skew.total_seconds()
+    if abs(skew) > limit:
+        raise RefusedError(
+            f"The store's clock and this machine's differ by {skew:.0f} s, the limit is {limit:.0f} s: later marks "
+            "would not know when this restore was, and a sweep could delete again at once what it brings back. Nothing "
+            "was brought back. Set the clocks right (NTP), and run the same command again."
+        )
 
 
 def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lakegc_core import clock
 from lakegc_core.copies.transfer import Copied, carry_out
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
@@ -97,7 +96,7 @@ def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
         for batch in connect(context.workspace).list(f"{record.folder}/")
         for each in batch["last_modified"]
     )
-    return min(clock.now().timestamp(), written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY)
+    return written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY
 
 
 def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:

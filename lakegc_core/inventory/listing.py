@@ -40,6 +40,7 @@ from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.clock import ahead
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, spark_width
 
@@ -107,7 +108,7 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
         why_clean=basis.why_clean,
         units=len(units) + len(seen | sharded.keys()),
         units_listed=sum(not is_shard(folder) for folder in anew) + len(sharded),
-        clock_skew=(connect(context.data).probe().clock - clock.now()).total_seconds(),
+        clock_skew=ahead(context.data),
         overlapping=tuple(_overlapping(context)),
     )
     return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: units_parts, GONE: gone.parts}, facts)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-
-from lakegc_core.errors import LakegcError, SettingsError
+from lakegc_core.errors import LakegcError, SettingsError, did_you_mean
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Repository
-
-_MOST = 3  # repositories that are suggested
 
 
 def repository_named(client: LakeFSClient, name: str) -> Repository:
@@ -43,7 +39,5 @@ def suggestion(client: LakeFSClient, name: str) -> str:
         return ""
     if "://" in name:
         holding = [each for each, namespace in namespaces.items() if f"{name}/".startswith(f"{namespace}/")]
-        near = [max(holding, key=lambda each: len(namespaces[each]))] if holding else []
-    else:
-        near = difflib.get_close_matches(name, namespaces, n=_MOST)
-    return f"Did you mean {' or '.join(near)}?" if near else ""
+        return f"Did you mean {max(holding, key=lambda each: len(namespaces[each]))}?" if holding else ""
+    return did_you_mean(name, namespaces)

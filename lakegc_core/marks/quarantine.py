@@ -69,11 +69,12 @@ class Quarantine:
 @dataclass(frozen=True)
 class Emptying:
     """The result of `empty`. `emptied` maps ids of marks to the objects and bytes of the copies that went, `kept` to
-    the reasons why copies stay; `stuck`: those of them that no time ends, but a person. `failed`: why copies of marks
-    stay whose time is over."""
+    the reasons why copies stay, `amounts` to how many those are, as far as records tell; `stuck`: those of them that no
+    time ends, but a person. `failed`: why copies of marks stay whose time is over."""
 
     emptied: dict[str, dict[str, int]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
+    amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -173,6 +174,9 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
                 found.stuck[mark_id] = stuck
             if why := stuck or early:
                 found.kept[mark_id] = why
+                with suppress(MarkError):
+                    if (record := record_of(context, mark_id)) is not None:
+                        found.amounts[mark_id] = record.amount
             elif not dry_run:
                 found.emptied[mark_id] = _empty(context, mark_id, held)
             elif (record := record_of(context, mark_id)) is not None:

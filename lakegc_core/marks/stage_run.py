@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic
 from lakegc_core import clock
 from lakegc_core.marks.artifacts import Manifest, read_once
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import STAGES
+from lakegc_core.names import BEGINS, STAGES
 from lakegc_core.policy.facts import F
 from lakegc_core.tables.parts import Part
 
@@ -58,7 +58,7 @@ def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: Stag
     found = standing(stage, context)
     if found is not None:
         return found
-    context.say(f"{stage}: begins ({STAGES.index(stage) + 1} of {len(STAGES)})")
+    context.say(f"{stage}: {BEGINS} ({STAGES.index(stage) + 1} of {len(STAGES)})")
     started, stopwatch = clock.now().timestamp(), time.monotonic()
     output = body(spark, context)
     own = output.datasets.get(stage, ())

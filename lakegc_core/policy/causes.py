@@ -64,14 +64,14 @@ def swept_before(facts: ExpiredFacts) -> str:
 
 
 def copies(repository: str, in_quarantine: Sequence[str]) -> str:
-    """A passage on marks in whose quarantine copies of missing objects may lie, with a blank before it; "" for none."""
+    """A passage on marks whose quarantine has copies of missing objects, with a blank before it; "" for none."""
     if not in_quarantine:
         return ""
-    how = ", ".join(f"`lakegc restore {repository} {mark_id}`" for mark_id in in_quarantine[-_NAMED:])
+    how = ", ".join(f"`lakegc restore {repository} {mark_id}`" for mark_id in in_quarantine[:_NAMED])
     more = f" and {len(in_quarantine) - _NAMED:,} more" if len(in_quarantine) > _NAMED else ""
     return (
-        f" Copies of them may lie in quarantine: {how}{more}. `lakegc retire` tells which, and keeps those copies "
-        "until the objects are back."
+        f" Copies of them lie in quarantine. This brings them back: {how}{more}. `lakegc retire` keeps those copies "
+        "until then."
     )
 
 

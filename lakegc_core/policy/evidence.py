@@ -69,7 +69,7 @@ class Evidence:
     gone_in_rings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By mark of the repository: paths that read before a ring of a sweep and not after it, with their addresses."""
     in_quarantine: tuple[str, ...] = ()
-    """The marks of which copies lie in quarantine; none are looked for unless live objects are gone."""
+    """The marks whose quarantine has copies of live objects that are gone."""
     backup_required: bool = False
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""

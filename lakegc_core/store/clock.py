@@ -63,6 +63,12 @@ class StoreClock:
         return _Answer(earliest(self._config), wall, uptime)
 
 
+def ahead(config: StoreConfig) -> float:
+    """Seconds by which the store's clock is ahead of the collector's, by a request made now: marks, sweeps and restores
+    are judged by it. A folder goes by the collector's clock."""
+    return (connect(config).probe().clock - clock.now()).total_seconds()
+
+
 def earliest(config: StoreConfig) -> float:
     """Unix seconds that the store's clock has reached, by a request made now."""
     return connect(config).clock().timestamp()

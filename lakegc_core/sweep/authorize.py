@@ -1,26 +1,33 @@
 """Judges if a mark may be swept, and from when: the guards over it, evaluated now, and the times that have to pass.
 
-Nothing is read anew here and nothing is deleted; `what_counts` merges the settings of mark and lakegc.yaml.
+Nothing of lakeFS is read anew here, and nothing is deleted; `what_counts` merges the settings of mark and lakegc.yaml.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks.address_lists import ADDRESSES
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.drills import last_drill
-from lakegc_core.marks.quarantine import quarantined
+from lakegc_core.marks.findings import MISSING
+from lakegc_core.marks.quarantine import place_of, quarantined
 from lakegc_core.marks.sweeps import accept_rings, stopped_by_rings
+from lakegc_core.names import Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Verdict
+from lakegc_core.store.base import connect, heads
 from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
+
+_FIRST = 1_000  # missing objects of which copies are looked for
 
 
 def judge(
@@ -51,7 +58,7 @@ def judge(
         known_gone=sample.known_gone if sample else {},
         skew_now=skew,
         gone_in_rings=stopped_by_rings(context),
-        in_quarantine=tuple(quarantined(context)) if expired.missing or expired.swept_before else (),
+        in_quarantine=_holding(context) if expired.missing or expired.swept_before else (),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,
@@ -60,6 +67,23 @@ def judge(
         drill=last_drill(context) if within else None,
     )
     return guards.evaluate(evidence, accepted)
+
+
+def _holding(context: MarkContext) -> tuple[str, ...]:
+    """The ids of the marks whose quarantine has copies of objects that this mark misses; few that have a copy of each,
+    the one that has most of them first. The first of these objects tell."""
+    rows = context.mark.dataset(Stage.EXPIRED_ADDRESSES, ADDRESSES, MISSING).batches("address")
+    keys = list(islice((each for batch in rows for each in batch["address"].to_pylist()), _FIRST))
+    copies: dict[str, set[str]] = {}
+    for mark_id in reversed(quarantined(context)):
+        there = heads(connect(place_of(context, mark_id)), keys)
+        copies[mark_id] = {key for key, copy in zip(keys, there, strict=True) if copy is not None}
+    found: list[str] = []
+    while any(copies.values()):
+        found.append(max(copies, key=lambda mark_id: len(copies[mark_id])))
+        had = copies[found[-1]]
+        copies = {mark_id: each - had for mark_id, each in copies.items()}
+    return tuple(found)
 
 
 def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict]) -> None:

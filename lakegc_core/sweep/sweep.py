@@ -24,7 +24,7 @@ from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
-from lakegc_core.store.base import connect
+from lakegc_core.store.clock import ahead
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
 from lakegc_core.sweep.budget import BYTES, Budget
@@ -84,7 +84,7 @@ def run(
             )
         sample = take_sample(spark, context, effective_level(context).samples)
         # This may be another machine than the one that marked, and the gap is waited for by its clock.
-        skew = (connect(context.data).probe().clock - clock.now()).total_seconds()
+        skew = ahead(context.data)
         now = clock.now().timestamp()
         around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
         verdicts = judge(context, accepted, sample, skew, around, for_drill=isinstance(only, Chosen))

@@ -23,7 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from lakegc_core.names import Stage
+from lakegc_core.names import BEGINS, Stage
 from lakegc_core.views.words import shown
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ class Reporter:
         self._done = threading.Event()
 
     def say(self, message: str) -> None:
-        """Show one sentence of progress. One that begins with a stage and a colon says that the stage is at work."""
-        beginning, colon, _ = message.partition(":")
-        if colon and beginning in _STAGES:
+        """Show one sentence of progress. `STAGE: begins` says that the stage is at work; other sentences of a stage do
+        not, for a sweep does again what a stage does."""
+        beginning, _, rest = message.partition(": ")
+        if beginning in _STAGES and rest.startswith(BEGINS):
             self._doing = beginning
         if not self._quiet:
             self._console.print(shown(message), markup=False, soft_wrap=True)

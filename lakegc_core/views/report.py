@@ -157,6 +157,7 @@ def _quarantine_json(told: Mapping[str, float]) -> Json | None:
 
 def retirement_report(result: Retirement) -> Json:
     """The contract of `lakegc retire --json`."""
+    copies = result.quarantine
     return {
         "repository": result.repository,
         "dry_run": result.dry_run,
@@ -165,8 +166,11 @@ def retirement_report(result: Retirement) -> Json:
         "unclosed": list(result.unclosed),
         "artifacts_deleted": result.artifacts,
         "artifact_bytes": result.bytes,
-        "emptied": [{"mark_id": mark_id, **amount} for mark_id, amount in result.quarantine.emptied.items()],
-        "in_quarantine": [{"mark_id": mark_id, "because": why} for mark_id, why in result.quarantine.kept.items()],
+        "emptied": [{"mark_id": mark_id, **amount} for mark_id, amount in copies.emptied.items()],
+        "in_quarantine": [
+            {"mark_id": mark_id, "because": why, "stuck": mark_id in copies.stuck, **copies.amounts.get(mark_id, {})}
+            for mark_id, why in copies.kept.items()
+        ],
     }
 
 

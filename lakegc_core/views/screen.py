@@ -243,8 +243,16 @@ def retirement_screen(report: Json) -> str:
         f"{counted(each['objects'], 'object')}, {human_bytes(each['bytes'])}"
         for each in report["emptied"]
     ]
-    lines += [f"  {shown(each['mark_id']):<28} {shown(each['because'])}" for each in report["in_quarantine"]]
+    lines += [
+        f"  {shown(each['mark_id']):<28} quarantine kept: {_copies(each)}{shown(each['because'])}"
+        for each in report["in_quarantine"]
+    ]
     return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
+
+
+def _copies(kept: Json) -> str:
+    """The number of copies that stay in a quarantine, as the beginning of a line; "" where no record tells."""
+    return f"{counted(kept['objects'], 'object')}, {human_bytes(kept['bytes'])}: " if "objects" in kept else ""
 
 
 def retired_screen(records: Sequence[Json]) -> str:

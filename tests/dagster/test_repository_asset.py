@@ -80,6 +80,18 @@ def test_a_sweep_is_observed_and_a_dry_run_leaves_nothing_there(marked: Lake) ->
     assert observed.asset_observation
     assert observed.asset_observation.metadata["deleted_objects"].value == len(marked.garbage)
     assert len(marked.instance.fetch_materializations(key(marked.repository), limit=10).records) == 1
+    evaluated = check(marked, marked.repository)
+    assert evaluated.passed and evaluated.description.startswith("swept ")
+    assert f"(sweep 1): {len(marked.garbage)} objects deleted" in evaluated.description
+
+
+def test_a_sweep_of_an_older_mark_does_not_change_the_check(lake: Lake) -> None:
+    for mark_id in ("m1", "m2"):
+        assert lake.run("gc_mark", mark_id, mark={"safety": "none"}).success
+        lake.forward(60)
+    before = check(lake, lake.repository)
+    assert lake.run("gc_sweep", "m1", sweep={"dry_run": False}).success
+    assert check(lake, lake.repository) == before and before.metadata["mark"].value == "m2"
 
 
 def test_the_time_between_two_marks_is_a_number_and_a_mark_that_is_shown_again_is_no_other(lake: Lake) -> None:

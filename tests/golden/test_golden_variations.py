@@ -67,7 +67,8 @@ def polled_often(folder: Path) -> None:
                     found.append(call | {"answer": call["answer"] | {key: False, "result": None, "refs": None}})
             found.append(call)
         again = [call for call in found if call["path"].endswith(("/dump", "/prepare_commits/async", "/status"))]
-        return found + json.loads(json.dumps(again).replace('"GCPC', '"GCPCagain').replace('"DR', '"DRagain'))
+        found += json.loads(json.dumps(again).replace('"GCPC', '"GCPCagain').replace('"DR', '"DRagain'))
+        return found
 
     rewritten(folder / "api.json", more)
 

@@ -65,8 +65,6 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
         (["whatif", "lake", "--rule", "14"], "--rule 14 is no rule"),
         (["whatif", "lake", "--rule", "a=1", "--rule", "a=2"], "write each rule once"),
         (["whatif", "lake", "--rule", "default=none"], "no rules without a default"),
-        (["whatif", "lake", "--without", "main"], "names no branch and no tag"),
-        (["du", "lake", "--together", "exp"], "names no branch and no tag"),
         (["whatif", "lake", "--rule", "mian=3"], "saw no branch called mian. A rule is of a branch, or of `default`"),
         (["whatif", "lake", "--rule", "a=none", "--rule", "b=1"], "saw no branch called a, b."),
         (["explain", "lake", ""], "Nothing is asked for: write lakefs://lake/REF/PATH"),

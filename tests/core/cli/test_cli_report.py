@@ -168,7 +168,6 @@ def test_without_a_file_it_shows_the_history_and_says_how_to_get_the_page(
         (["--all", "--answers", "--html", "page.html"], "name it"),
         (["lake", "--answers"], "give --html FILE or --json"),
         (["lake", "--html", "no/such/folder/page.html"], "a folder that exists"),
-        (["lake", "--since", "soon"], "soon"),
     ],
 )
 def test_what_nobody_can_mean_ends_with_2_before_any_work(

@@ -41,8 +41,6 @@ def test_nothing_begins_where_nothing_brings_it_back_or_nobody_confirms(
     mark = desk.mark("m1", garbage=["data/a"])
     assert main(["drill", "lake", "--yes"]) == 2
     assert "Set `quarantine: 7d` in lakegc.yaml" in capsys.readouterr().err
-    assert main(["drill", "lake", "--yes", "--objects", "0"]) == 2
-    assert "--objects is from 1 to 1,000." in capsys.readouterr().err
     (tmp_path / "lakegc.yaml").write_text("repositories: [{match: lake, quarantine: 7d, backup: required}]")
     monkeypatch.setenv("LAKEGC_CONFIG", f"{tmp_path}/lakegc.yaml")
     assert main(["drill", "lake", "--yes"]) == 3

@@ -93,6 +93,22 @@ def test_help_and_wrong_usage_import_nothing_but_the_standard_library_and_what_d
     assert "lakegc_core.cli.verbs" in own and len(own) <= 20, own
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("sweeep", "there is no verb 'sweeep'. Did you mean sweep? `lakegc --help` says what each does."),
+        ("sandbax", "there is no verb 'sandbax'. Did you mean sandbox?"),
+        ("xyzzy", "there is no verb 'xyzzy'. The verbs are mark, review, sweep, "),
+    ],
+)
+def test_a_verb_that_there_is_not_is_answered_with_those_that_may_be_meant(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([given, "lake"])
+    assert ended.value.code == 2 and f"lakegc: error: {said}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["marks", "lake", "--nonsense"], ["marks", "lake", "m1"]])
 def test_an_argument_that_a_verb_does_not_know_is_answered_with_the_usage_of_the_verb(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

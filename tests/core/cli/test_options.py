@@ -95,3 +95,45 @@ def test_a_variable_of_a_switch_that_says_neither_is_wrong_usage(
     assert f"{variable} is 'maybe'. Write 1, yes, true, on to turn it on" in capsys.readouterr().err
     assert getattr(parser(VERBS).parse_args(["run", "lake", contrary]), switch) is (switch == "dry_run")
     assert not parser(VERBS).parse_args(["marks", "lake"]).retired, "verbs without the switch do not mind"
+
+
+_MISREAD = [
+    (["mark", "lake"], "--min-age", "25x", "no duration"),
+    (["history"], "--since", "yesterday", "no duration"),
+    (["sweep", "lake", "m1"], "--most-bytes", "lots", "no amount of bytes"),
+    (["sweep", "lake", "m1"], "--most-objects", "0", "no whole number of at least 1"),
+    (["sweep", "lake", "m1"], "--most-requests", "-1", "no whole number of at least 1"),
+    (["run", "lake"], "--until", "6 pm", "no time of day"),
+    (["drill", "lake"], "--read-most", "x", "no amount of bytes"),
+    (["drill", "lake"], "--objects", "1001", "no whole number from 1 to 1,000"),
+    (["retire", "lake"], "--keep", "few", "no whole number"),
+    (["gone", "lake", "a/**"], "--most", "-3", "no whole number"),
+    (["backup", "lake", "m1", "/spare"], "--parallel", "0", "no whole number of at least 1"),
+    (["restore", "lake", "m1"], "--bandwidth", "1MB", "no whole number"),
+    (["restore", "lake", "m1"], "--path", "", "names no path"),
+    (["du", "lake"], "--together", "branch:a*,main", "'main' names no branch and no tag"),
+    (["whatif", "lake"], "--without", "main", "names no branch and no tag"),
+    (["mark", "lake"], "--safety", "paranoid", "none of full, standard, none"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "value", "why"), _MISREAD)
+def test_a_value_that_does_not_read_is_wrong_usage_that_names_the_option(
+    command: list[str], option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, f"{option}={value}"])
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and said.startswith(f"usage: lakegc {command[0]} ")
+    assert f"argument {option}: " in said and value.split(",")[-1] in said and why in said
+
+
+@pytest.mark.parametrize(("variable", "value"), [("LAKEGC_MIN_AGE", "25x"), ("LAKEGC_SAFETY", "paranoid")])
+def test_of_a_value_that_a_variable_gives_the_variable_is_named_and_verbs_without_the_option_do_not_mind(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit):
+        main(["mark", "lake"])
+    assert f"'{value}' is no" in (said := capsys.readouterr().err) and f"({variable} says so)" in said
+    assert parser(VERBS).parse_args(["marks", "lake"]).repository == "lake"

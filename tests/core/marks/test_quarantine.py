@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakegc_core.cli import history, main
 from lakegc_core.errors import LeaseHeldError, MarkError, StoreError
 from lakegc_core.marks import lease, quarantine
 from lakegc_core.marks.artifacts import RESTORES, STAMP
@@ -92,6 +93,21 @@ def test_it_is_said_before_their_time_is_over(context: RepositoryContext, monkey
     write_mark(context.artifacts("m3"), 3, missing=("data/a",))
     at(monkeypatch, 3.5)
     assert "data/a" in empty(context, None).stuck["m1"], "by the newest mark that is not to come"
+
+
+def test_the_command_says_how_many_copies_stay_and_why_and_that_they_wait_for_a_person(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(history, "opened", lambda *_: context)
+    assert main(["retire", "lake"]) == 0
+    told = capsys.readouterr()
+    assert "quarantine kept: 1 object, 3 B: in quarantine until 2" in told.out and told.err == ""
+    write_mark(context.artifacts("m3"), 3, missing=("data/a",))
+    at(monkeypatch, 3.5)
+    assert main(["retire", "lake"]) == 0
+    told = capsys.readouterr()
+    assert "quarantine kept: 1 object, 3 B: objects are gone that lie here, such as data/a" in told.out
+    assert told.err == "lakegc: the copies of 1 mark stay in quarantine until somebody acts: their lines say why.\n"
 
 
 @pytest.mark.parametrize("what", ["held", "near"])

@@ -227,7 +227,7 @@ def test_live_objects_that_the_store_lacks_refuse_above_their_share_of_all_live_
     assert swept.passed and "9,000 live objects are gone because a sweep deleted them" in swept.description
     refused("live-in-listing", evidence(expired_addresses=facts | {"missing": 11, "swept_before": 9_000}))
     copied = replace(evidence(expired_addresses=facts | {"swept_before": 9_000}), in_quarantine=("m1",))
-    assert "`lakegc restore lake m1`" in verdict("live-in-listing", copied).description
+    assert "This brings them back: `lakegc restore lake m1`. " in verdict("live-in-listing", copied).description
     everything_lost = {"committed": {"objects": 0, "bytes": 0}, "uncommitted": {"objects": 0, "bytes": 0}, "missing": 5}
     refused("live-in-listing", evidence(STANDARD, expired_addresses=everything_lost))
 

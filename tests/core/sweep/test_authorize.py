@@ -13,14 +13,16 @@ import pytest
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.quarantine import place_of
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, STANDARD, Level
-from lakegc_core.sweep.authorize import check_look_delay, confirmed_at, judge, ready_at, refusal
+from lakegc_core.store.base import connect
+from lakegc_core.sweep.authorize import _holding, check_look_delay, confirmed_at, judge, ready_at, refusal
 from lakegc_core.sweep.read_sample import Sample
 from tests.support.lake import NOW, Lake
 from tests.support.marks import finish
-from tests.support.old_marks import DAY, Made, maker
+from tests.support.old_marks import DAY, Made, maker, write_mark
 
 
 @pytest.fixture
@@ -66,6 +68,23 @@ def test_what_is_learnt_at_the_sweep_counts_and_a_backup_that_lakegc_yaml_demand
     assert failed(sample=Sample((("main", "a"),), {"main/a": 410})) - before == {"reads"}
     assert failed(skew=7200.0) - before == {"clocks"}
     assert failed(replace(context, policy=RepositoryPolicy(match="*", backup=True))) - before == {"backup"}
+
+
+def test_of_the_marks_that_have_copies_of_what_is_gone_few_are_named_that_have_a_copy_of_each(served: Lake) -> None:
+    context = served.begin("lake", "m9", safety_level="full", min_age=timedelta(hours=25))
+    lying = {"m2": ("data/a", "data/b"), "m3": ("data/a",), "m4": ("data/other",), "m5": ("data/b",), "m6": ("data/c",)}
+    for mark_id, keys in lying.items():
+        for key in keys:
+            connect(place_of(context, mark_id)).write(key, b"abc")
+
+    def named(*missing: str) -> tuple[str, ...]:
+        mark = replace(context, header=replace(context.header, mark_id=f"of-{len(missing)}"))
+        write_mark(mark.mark, 8, missing=missing)
+        return _holding(mark)
+
+    assert named("data/a", "data/b", "data/nowhere") == ("m2",)
+    assert named("data/a", "data/c") == ("m6", "m3")
+    assert named("data/nowhere") == ()
 
 
 def test_a_look_waits_until_uploads_of_the_time_of_the_listing_are_staged(

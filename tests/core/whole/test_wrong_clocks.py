@@ -1,7 +1,8 @@
 """A mark whose clock was wrong costs nothing live, and keeps no garbage for long: no other mark goes on from it.
 
 Its own sweep is refused by the guards `clocks` and `order`. Here the next one is swept. X waits in the hooks of a
-commit: nothing shows it until it lands, and only the time for which it must have been garbage saves it.
+commit: nothing shows it until it lands, and only the time for which it must have been garbage saves it. A restore by
+such a clock is refused, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core.copies.backup import backup, restore
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.retire import retire
 from tests.support.true_time import DAY, Nights, nights
@@ -121,3 +123,23 @@ def test_a_mark_of_a_clock_that_was_ahead_delays_garbage_by_one_night_and_is_ret
     assert town.sweep("m3").outcomes["deleted"] == 2 and not any(path.exists() for path in litter)
     town.at(12)
     assert "m1" in retire(town.lake.open("lake"), 2).retired
+
+
+def test_a_restore_by_a_clock_that_is_behind_is_refused_for_the_next_mark_would_not_list_what_it_brings_back(
+    town: Nights, tmp_path: Path
+) -> None:
+    litter, spare = town.litter(2), str(tmp_path / "spare")
+    town.mark("m0")
+    backup(town.spark, town.context("m0"), spare)
+    town.at(1.1)
+    assert town.sweep("m0").outcomes["deleted"] == 2
+    town.at(1.2)
+    town.mark("m1")
+    town.at(1.3, wrong=BEHIND)
+    with pytest.raises(RefusedError, match=r"differ by 69120 s, the limit is 600 s.*Nothing was brought back"):
+        restore(town.spark, town.context("m0"), spare)
+    assert not any(path.exists() for path in litter)
+    town.at(1.4)
+    assert restore(town.spark, town.context("m0"), spare).outcomes["copied"] == 2
+    town.at(1.5)
+    assert "objects were restored by mark m0" in town.mark("m2")
