@@ -18,6 +18,7 @@ from lakegc_core.clock import instant
 from lakegc_core.copies.backup import restore
 from lakegc_core.copies.drill import Wanted
 from lakegc_core.copies.drill import drill as drill_of
+from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
 from lakegc_core.marks.artifacts import Manifest
@@ -125,6 +126,7 @@ def _brought_back(spark: SparkSession, context: MarkContext) -> str:
     """Have the store take back what the sweeps of a mark deleted. Returns what came of it, in words."""
     context.say(f"{Stage.SWEPT_REPORT}: a ring took live data; what sweeps of this mark deleted is brought back")
     try:
+        check_keeps(context)
         found = restore(spark, context)
     except LakegcError as error:
         return f"nothing was brought back ({error})"

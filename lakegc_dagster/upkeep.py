@@ -15,6 +15,7 @@ from pydantic import Field
 
 from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
+from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
@@ -138,8 +139,11 @@ def _restore(options: LakegcConfig) -> Any:
         lakegc = resource_of(options, context)
         with told_as_failures():
             cell = GcCell.of(context)
-            mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id, retired_too=True)
+            opened = lakegc.open(cell, context.log.info)
+            mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
             place = config.place or backup_place(mark)
+            if place is None:
+                check_keeps(mark)
             result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
         context.add_output_metadata(copy_metadata(result))
         if result.failed:

@@ -34,7 +34,7 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
 def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
-    context = open_mark(repository, options.mark_id, retired_too=True)
+    context = open_mark(repository, options.mark_id, retired_too=True, any_version=True)
     if options.source is None:
         undo.check_keeps(context)  # before Spark is started
     spark = spark_of(context.settings)

@@ -19,7 +19,7 @@ from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks import quarantine, sweeps
-from lakegc_core.marks.artifacts import RESTORES, STAMP
+from lakegc_core.marks.artifacts import FORMAT, RESTORES, STAMP
 from lakegc_core.marks.backups import (
     ALREADY_THERE,
     BACKUP,
@@ -160,15 +160,13 @@ def restore(
 
     `place`: of the mark's backup; None for what lies in quarantine, or the store itself keeps, of what the mark's
     sweeps deleted (`undo`).
-    `paths`: globs, matched against the paths under which any commit shows an object, and against addresses. Nothing
-    that lies in the namespace is overwritten. A backup that another tool made, without a manifest, is taken by the
-    mark's own list. `chosen`: what a drill has chosen, and nothing else. MarkError if there is no such object;
-    RefusedError if the clocks differ.
+    `paths`: globs, matched against the paths under which any commit shows an object, and against addresses; of a mark
+    that was retired or has another format, against addresses alone. Nothing that lies in the namespace is overwritten.
+    A backup that another tool made, without a manifest, is taken by the mark's own list. `chosen`: what a drill has
+    chosen, and nothing else. MarkError if there is no such object; RefusedError if the clocks differ.
     """
     started, limits = time.monotonic(), limits or Limits()
     source = context.data if place is None else place_of(context, place)
-    if place is None:
-        undo.check_keeps(context)
     with context.lease("restore"):
         _check_clocks(context)
         objects = undo.deleted_objects(spark, context) if place is None else _backed_up(spark, context, source)
@@ -242,19 +240,25 @@ def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
 
 
 def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
-    manifest = backup_manifest(context, source)
-    if manifest is None and context.mark.header() is None:
+    manifest, reads = backup_manifest(context, source), _reads(context)
+    if manifest is None and not reads:
         raise MarkError(
-            f"Mark {context.header.mark_id} was retired, and {source.root} holds no list of what belongs to its backup "
-            "either. Copy the objects back by their keys."
+            f"Mark {context.header.mark_id} was retired, or another version of lakegc made it, and {source.root} holds "
+            "no list of what belongs to its backup. Copy the objects back by their keys."
         )
     if manifest is None:
         return _expired(spark, context)
-    if context.mark.header() is not None:  # of a retired mark only the namespace is known
+    if reads:  # of other marks only the namespace is known
         _check_mark(context, source, manifest["mark_digest"])
     parts = [Part.from_json(part) for part in manifest["parts"]]
     rows = DatasetFolder(source, f"{folder_of(context)}/objects").dataset("", parts, SCHEMA).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")
+
+
+def _reads(context: MarkContext) -> bool:
+    """False of a mark that was retired, or that a version with other artifacts made: only its header, its journals and
+    its backup are believed."""
+    return context.header.format == FORMAT and context.mark.header() is not None
 
 
 def _check_mark(context: MarkContext, source: StoreConfig, mark_digest: str) -> None:
@@ -277,7 +281,11 @@ def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths
 
     wider = StructType([*objects.schema.fields, StructField("meant", BooleanType())])
     by_address = objects.mapInArrow(meant, wider)
-    if context.mark.header() is None:  # retired: under which paths commits showed its objects is not known any more
+    if not _reads(context):
+        context.say(
+            f"restore: under which paths commits showed the objects of mark {context.header.mark_id} is not known any "
+            "more. Globs are matched against addresses alone"
+        )
         return by_address.where("meant").drop("meant")
     named = addresses_at(spark, context, paths).withColumn("named", F.lit(True))
     found = by_address.join(many(named), "address", "left").where("meant or named is not null")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.copies.transfer import Copied, carry_out
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
@@ -26,6 +27,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
 from lakegc_core.spark.session import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.conditions import NO_ETAG
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
 from lakegc_core.sweep.keeping import COPY_DIFFERS, NOT_COPIED
@@ -44,31 +46,43 @@ _NOT_SENT = (NO_ETAG, NOT_COPIED, COPY_DIFFERS)
 
 
 def check_keeps(context: MarkContext) -> None:
-    """SettingsError if nothing lies in quarantine, and the store keeps nothing of what is deleted."""
+    """Say so if nothing lies in quarantine, and the store keeps nothing of what is deleted now: it may have kept what a
+    sweep deleted before. SettingsError if it is a folder, which never keeps anything."""
     if context.header.mark_id in quarantined(context):
         return
     told = connect(context.data).settings()
-    if told.versioning is False and told.soft_delete == timedelta(0):
+    if told.versioning is not False or told.soft_delete != timedelta(0):
+        return
+    nothing = (
+        f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete, and "
+        "nothing of this mark lies in quarantine."
+    )
+    if isinstance(context.data, LocalConfig):
         name = f"{context.header.repository} {context.header.mark_id}"
         raise SettingsError(
-            f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete, and "
-            f"nothing of this mark lies in quarantine. Only a backup brings objects back: lakegc restore {name} "
-            "SRC, where SRC is the place of the backup. With `backup: required` in lakegc.yaml, no sweep deletes what "
-            "has no backup; with `quarantine: 7d`, each sweep keeps a copy for a week."
+            f"{nothing} Only a backup brings objects back: lakegc restore {name} SRC, where SRC is the place of the "
+            "backup. With `backup: required` in lakegc.yaml, no sweep deletes what has no backup; with `quarantine: "
+            "7d`, each sweep keeps a copy for a week."
         )
+    context.say(
+        f"restore: {nothing} It is asked for each object all the same: it may have kept what it was told to delete "
+        "before."
+    )
 
 
 def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The objects that sweeps of the mark deleted, or may have deleted: columns address, size, at. `at`: the last
     moment at which they can have done so, by the collector's clock."""
     told = _journalled(spark, context)
-    if context.mark.header() is None:
+    if context.mark.header(any_version=True) is None:  # retired
         return told
-    record = SweepRecord(spark, context, dry_run=False)
+    record = SweepRecord(spark, context, dry_run=False, lenient=context.header.format != FORMAT)
     if not record.is_begun:
         return told
     # A sweep that broke off: the store tells of which objects of its plan the journal does not know that they are gone.
     left = record.left().select("address", "size").join(many(told), "address", "left_anti")
+    for key in record.unread:  # of another version
+        context.say(f"restore: {key} does not read; what it alone told is left out")
     others = record.deleted_by_other_marks()
     if others is not None:
         theirs = many(others.as_frame())
@@ -100,7 +114,8 @@ def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
 
 
 def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also after it was retired."""
+    """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also of a mark that was retired or that
+    another version made."""
     mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
     swept = Records(tuple(each for each in mine if each.kind == Kind.SWEPT))
     records = readable_records(spark, swept)

@@ -172,6 +172,17 @@ def restores_of(mark: MarkArtifacts) -> Iterator[Restore]:
                 yield Restore(folder, begun, _report(mark.store, f"{folder}/report.json"))
 
 
+def whole_restore_at(mark: MarkArtifacts) -> float:
+    """When the last restore began that brought back all that the mark's sweeps had deleted, unix seconds; 0 if none
+    did."""
+    return max((each.begun_at for each in restores_of(mark) if each.is_whole), default=0.0)
+
+
+def has_lost(report: Json, since: float) -> bool:
+    """True if a sweep that was over after a moment (unix seconds) lost objects, by its report."""
+    return bool(report.get("outcomes", {}).get(Outcome.LOST, 0)) and report.get("finished_at", since + 1) > since
+
+
 def _report(store: Store, key: str) -> Json | None:
     try:
         found = decode(store.read(key), key)

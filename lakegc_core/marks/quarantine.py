@@ -28,9 +28,9 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, NEIGHBOURS
 from lakegc_core.marks.findings import MISSING as GONE
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.ledger import restores_of
+from lakegc_core.marks.ledger import has_lost, whole_restore_at
 from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
-from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
+from lakegc_core.names import FAILED, Json, Stage, Symptom, see
 from lakegc_core.store.base import Store, StoreConfig, connect, heads
 from lakegc_core.store.factory import below
 from lakegc_core.tables.dataset import Dataset
@@ -195,14 +195,32 @@ def _stuck(context: RepositoryContext, mark_id: str) -> str:
         return str(error)
     if record is None:
         return f"{context.workspace.root}/{_folder(context, mark_id)}/ holds copies without a record"
-    return _live(context.artifacts(mark_id))
+    return _elsewhere(context, mark_id) or _live(context.artifacts(mark_id))
+
+
+def _elsewhere(context: RepositoryContext, mark_id: str) -> str:
+    """A sentence on the namespace of a mark if it is not the repository's, whose marks say nothing of what is live
+    there; "" if it is, or if no header tells."""
+    mark, header = context.artifacts(mark_id), None
+    with suppress(MarkError):
+        header = mark.header(any_version=True)
+        if header is None and (told := (mark.retired() or {}).get("header")):
+            header = mark.checked_header(told, any_version=True)
+    if header is None or header.storage_namespace == context.repository.storage_namespace:
+        return ""
+    return (
+        f"the mark is one of {header.storage_namespace}, not of {context.repository.storage_namespace}: a repository "
+        "of this name in another lakeFS has the same workspace, or this one was created anew. In the first case give "
+        f"each lakeFS a workspace of its own; in the second, remove {context.workspace.root}/"
+        f"{_folder(context, mark_id)}/ by hand once nobody needs these copies"
+    )
 
 
 def _live(mark: MarkArtifacts) -> str:
     """A sentence on live data that sweeps of a mark took, and that no restore has brought back since; "" if the records
     tell of none. A record that does not read may tell of some."""
     store, folder = mark.store, mark.folder
-    since = max((each.begun_at for each in restores_of(mark) if each.is_whole), default=0.0)
+    since = whole_restore_at(mark)
     then = "its copies stay until a restore of the mark, without a place or paths, brings all of it back"
     for number in sweeps_of(store, folder):
         try:
@@ -212,7 +230,7 @@ def _live(mark: MarkArtifacts) -> str:
                 f"the report of sweep {number} does not read: its copies stay until that file is removed and the sweep "
                 "is closed (lakegc sweep … --close)"
             )
-        if report.get("outcomes", {}).get(Outcome.LOST, 0) and report.get("finished_at", since + 1) > since:
+        if has_lost(report, since):
             return f"sweep {number} lost objects: {then}"
     return f"a ring of a sweep took live data: {then}" if gone_in_rings(store, folder, since) else ""
 

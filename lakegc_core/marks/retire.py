@@ -21,13 +21,13 @@ from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.ledger import keep_records
+from lakegc_core.marks.ledger import has_lost, keep_records, whole_restore_at
 from lakegc_core.marks.previous import began_to_read_at, series_now, series_of
 from lakegc_core.marks.quarantine import Emptying, delete_below, empty, quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, gone_in_rings, is_open, sweeps_of
-from lakegc_core.names import FAILED, Json, Outcome, Stage, Symptom, see
+from lakegc_core.names import FAILED, Json, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
 
@@ -98,7 +98,7 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tup
     from being carried. The next mark goes on from none of another series. The newest mark whose heads were all known is
     what a restored server is noticed by. A mark that rests on others needs them, and the next one what was deleted or
     brought back since those listed. A sweep that broke off asks, once it is finished or closed, what others deleted
-    since its mark began.
+    since its mark began; so does a sweep that is yet to come of a mark that stays.
     """
     whole = (mark for mark in every if mark.read_at is not None)
     complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))
@@ -133,6 +133,12 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tup
     taken_over = {each for mark in complete[-1:] for each in (mark.mark_id, *mark.rests_on)}
     taken_over_since = min((listed_at[each] for each in taken_over if each in listed_at), default=0.0)
     kept = {mark.mark_id: why for mark in every if (why := reason(mark))}
+    valid = safety.FULL.mark_validity.total_seconds()
+    may_be_swept = [mark for mark in complete if mark.mark_id in kept and now - mark.started_at < valid]
+    for mark in every:
+        asking = [each.mark_id for each in may_be_swept if mark.touched_at >= each.started_at - APART]
+        if asking and mark.mark_id not in kept:
+            kept[mark.mark_id] = f"it was swept or restored since mark {asking[0]} began, which may still be swept"
     for mark in every:
         if mark.mark_id in kept:
             kept |= {each: f"mark {mark.mark_id} rests on it" for each in mark.rests_on if each not in kept}
@@ -182,28 +188,38 @@ def _retire(
     old = (mark for mark in found if now - mark.started_at >= safety.RETIREMENT.total_seconds())
     unclosed = {mark.mark_id: mark.trouble for mark in old if mark.is_open}
     kept |= {mark_id: _NEVER_BEGUN for mark_id in never_begun if mark_id not in gone}
-    retired: dict[str, Json] = {}
+    going = [mark.mark_id for mark in reversed(found) if mark.mark_id not in kept]  # oldest ids first
+    retired, failed = dict[str, Json](), list[str]()
     count = size = 0
-    for mark in reversed(found):  # oldest ids first
-        if mark.mark_id in kept:
+    for mark_id in (*going, *(left_over if not dry_run else ())):
+        artifacts = context.artifacts(mark_id)
+        try:
+            record = record_of(context.repository.id, artifacts) if mark_id in going else None
+            deleted = (0, 0) if dry_run else _remove(artifacts, record, held)
+        except StoreError as error:
+            context.say(f"retire: {error}")
+            failed.append(str(error))
             continue
-        artifacts = context.artifacts(mark.mark_id)
-        record = record_of(context.repository.id, artifacts)
-        retired[mark.mark_id] = freed_by(record)
+        if record is not None:
+            retired[mark_id] = freed_by(record)
         if not dry_run:
-            _check(held)
-            keep_records(artifacts)
-            artifacts.store.write(artifacts.retired_key, encode(record))
-            deleted = _delete_mark(artifacts, held)
-            context.say(f"retire: mark {mark.mark_id}, {deleted[0]:,} artifacts")
-            count, size = count + deleted[0], size + deleted[1]
-    for mark_id in left_over if not dry_run else ():
-        _check(held)
-        keep_records(context.artifacts(mark_id))
-        add_restores(context.artifacts(mark_id))
-        deleted = _delete_files(context.artifacts(mark_id), held)
+            context.say(f"retire: mark {mark_id}, {deleted[0]:,} artifacts")
         count, size = count + deleted[0], size + deleted[1]
+    if failed:
+        raise StoreError(" ".join(failed))
     return Retirement(context.repository.id, retired, kept, unclosed, count, size, dry_run)
+
+
+def _remove(mark: MarkArtifacts, record: Json | None, held: Lease | None) -> tuple[int, int]:
+    """Delete a mark, of which `record` stays, or what was left over of one that was retired before (None). Returns how
+    many artifacts, and their bytes."""
+    _check(held)
+    keep_records(mark)
+    if record is None:
+        add_restores(mark)
+        return _delete_files(mark, held)
+    mark.store.write(mark.retired_key, encode(record))
+    return _delete_mark(mark, held)
 
 
 def _old_mark(each: Standing, namespace: str) -> OldMark:
@@ -263,16 +279,20 @@ def _is_to_be_closed(mark: MarkArtifacts) -> bool:
 def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
     """A sentence on an unfinished sweep of a mark; "" if there is none. `then`: the advice for a report that cannot be
     read, once it is gone."""
+    since = whole_restore_at(mark)
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
             return f"sweep {number} of it broke off: finish it, or {_CLOSE}"
         try:
-            lost = "report.json" in names and sweep_of(mark, number).get("outcomes", {}).get(Outcome.LOST, 0)
+            lost = "report.json" in names and has_lost(sweep_of(mark, number), since)
         except MarkError:
             return f"the report of sweep {number} of it does not read: remove that file; {then}"
         if lost:
-            return f"sweep {number} of it lost objects, which its journal names: restore them, then remove it by hand"
+            return (
+                f"sweep {number} of it lost objects, which its journal names: it stays until a restore of the mark, "
+                "without a place or paths, brings all back; if nothing keeps them any more, remove it by hand"
+            )
     if gone_in_rings(mark.store, mark.folder, unless_accepted=True):
         return "a ring of a sweep of it took live data, and nobody has accepted that (guard rings)"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from lakegc_core import clock
@@ -41,7 +42,8 @@ def freed_by(record: Json) -> Json:
 def record_of(repository: str, mark: MarkArtifacts) -> Json:
     """The record that stays of a mark, sealed: header, findings of stages, reports and statements of sweeps, as far as
     they read."""
-    header, numbers = _or_none(mark.header), sweeps_of(mark.store, mark.folder)
+    # That of another version is kept, too: by it a restore knows the mark.
+    header, numbers = _or_none(partial(mark.header, any_version=True)), sweeps_of(mark.store, mark.folder)
     stages = {stage: manifest for stage in STAGES if (manifest := _or_none(mark.manifest, stage)) is not None}
     record = {
         "repository": repository,

@@ -116,10 +116,19 @@ def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
     }
 
 
+def open_sweep(store: Store, mark_folder: str) -> int | None:
+    """The lowest number of a sweep of a mark that may have deleted, and is not over; None if there is none. Later ones
+    may be over: a person is told to remove a report that does not read, and to close its sweep anew."""
+    for number in sweeps_of(store, mark_folder):
+        names = files_of(store, mark_folder, number)
+        if "plan.json" in names and "report.json" not in names:
+            return number
+    return None
+
+
 def is_open(store: Store, mark_folder: str) -> bool:
     """True if a sweep of a mark may have deleted, and is not over."""
-    found = (files_of(store, mark_folder, number) for number in sweeps_of(store, mark_folder))
-    return any("plan.json" in names and "report.json" not in names for names in found)
+    return open_sweep(store, mark_folder) is not None
 
 
 def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | None:

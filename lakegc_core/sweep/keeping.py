@@ -110,9 +110,10 @@ def keeping_of(context: MarkContext, sweep: int, attempt: int) -> Keeping | None
     return Keeping(context.data, place)
 
 
-def kept(context: MarkContext, sweep: int, totals: Totals) -> dict[str, Any]:
-    """The fields of a result that say for how long the deletes of a sweep can be taken back. Puts on record what lies
-    in quarantine: the sweep is about to be over. A record that does not read keeps the copies: `until` is left out."""
+def kept(context: MarkContext, sweep: int, totals: Totals, since: float | None) -> dict[str, Any]:
+    """The fields of a result that say for how long the deletes of a sweep can be taken back. `since`: before the first
+    of them, unix seconds; None: not known. Puts on record what lies in quarantine: the sweep is about to be over. A
+    record that does not read keeps the copies: `until` is left out."""
     deleted = totals.outcomes.get(Outcome.DELETED, 0) + totals.outcomes.get(Outcome.LOST, 0)
     copied: dict[str, int] = {"objects": 0, "bytes": 0} | dict(totals.copied)
     try:
@@ -123,7 +124,7 @@ def kept(context: MarkContext, sweep: int, totals: Totals) -> dict[str, Any]:
     except MarkError as error:
         context.say(f"{Stage.SWEPT_REPORT}: until when copies stay in quarantine is not known. {error}")
         told = {"age": context.policy.quarantine.total_seconds() if context.policy.quarantine else 0.0}
-    return {"quarantine": told, **keeps(connect(context.data))}
+    return {"quarantine": told, **keeps(connect(context.data), since)}
 
 
 def promised(context: MarkContext, size: int) -> dict[str, Any]:

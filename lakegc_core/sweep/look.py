@@ -90,9 +90,11 @@ class Reads:
 
 @dataclass(frozen=True)
 class Look:
-    """One reading of all references. Times are unix seconds; `began_at` is when its staged dump began."""
+    """One reading of all references. Times are unix seconds; `began_at` is when its staged dump began,
+    `began_uptime` the same on `clock.uptime`."""
 
     began_at: float
+    began_uptime: float
     finished_at: float
     staged: Dataset
     commits: Dataset
@@ -113,6 +115,11 @@ class Look:
     facts: LookFacts
     neighbours_unread: frozenset[str] = frozenset()
     """The other repositories without a mark, or of which the newest cannot be read."""
+
+    @property
+    def age(self) -> float:
+        """Seconds since it began, by the clock that went further: the collector's may be set, the other never is."""
+        return max(clock.now().timestamp() - self.began_at, clock.uptime() - self.began_uptime)
 
     def live(self) -> Wanted:
         """The addresses that must not be deleted: those that are referred to, and those that holds keep."""
@@ -164,7 +171,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
 
     RefusedError if the server is not the one that was marked, or another repository shares the namespace by now.
     """
-    began = clock.now().timestamp()
+    began, uptime = clock.now().timestamp(), clock.uptime()
     out = DatasetFolder(context.workspace, folder, LOOK)
     at_commits = out.below("commits")
     _check_same_server(context)
@@ -184,6 +191,7 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     neighbours = read_references(spark, context, out)
     return Look(
         began_at=began,
+        began_uptime=uptime,
         finished_at=clock.now().timestamp(),
         staged=out.dataset("uncommitted", staged.datasets[Stage.UNCOMMITTED_ADDRESSES], STAGED_SCHEMA),
         commits=retained,

@@ -25,7 +25,7 @@ from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
 from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, open_sweep, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.store.base import connect
@@ -48,17 +48,19 @@ FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, O
 
 
 class SweepRecord:
-    """The record of one sweep of a mark: the last one if it was broken off, else a new one."""
+    """The record of one sweep of a mark: the first one that was broken off, else a new one."""
 
     def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool, lenient: bool = False) -> None:
         """`lenient`: files that cannot be read are passed over, and named in `unread`."""
         self._spark, self._context, self._lenient = spark, context, lenient
         self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
         self._store = connect(context.workspace)
-        last, names = self._last()
+        last = max(sweeps_of(self._store, context.mark.folder), default=0)
+        number = open_sweep(self._store, context.mark.folder) or last
+        names = files_of(self._store, context.mark.folder, number) if number else set()
         open_still = bool(names) and "report.json" not in names and not dry_run
         self._is_taken_up = open_still
-        self.number = last if open_still else last + 1
+        self.number = number if open_still else last + 1
         self.is_begun = open_still and "plan.json" in names
         self.folder = f"{context.mark.folder}/sweeps/{self.number}"
         if dry_run:
@@ -81,10 +83,6 @@ class SweepRecord:
     def location(self) -> str:
         """URI of the report, for people."""
         return f"{self._context.workspace.root}/{self.folder}/report.json"
-
-    def _last(self) -> tuple[int, set[str]]:
-        last = max(sweeps_of(self._store, self._context.mark.folder), default=0)
-        return last, files_of(self._store, self._context.mark.folder, last) if last else set()
 
     def next_attempt(self) -> int:
         """Number of the attempt that begins now; each resumption and each new look is one."""
@@ -126,8 +124,18 @@ class SweepRecord:
 
     def left(self) -> DataFrame:
         """Objects of this sweep's first plan that its journal does not call finished, without those that were over the
-        budget of a call: they stay for the next sweep."""
-        return self._without_finished(self.planned().frame(self._spark), self.outcomes(), (*FINAL, Outcome.OVER_BUDGET))
+        budget of a call: they stay for the next sweep. Nor those that a later sweep has finished with, if this one's
+        journal tells of them at all: they count for that one."""
+        final = (*FINAL, Outcome.OVER_BUDGET)
+        left = self._without_finished(self.planned().frame(self._spark), self.outcomes(), final)
+        later = [number for number in sweeps_of(self._store, self._context.mark.folder) if number > self.number]
+        if not later:
+            return left
+        rest = left
+        for number in later:
+            rest = self._without_finished(rest, self._sealed_outcomes(number))
+        untold = left.join(many(self.untold().select("address")), "address", "left_semi")
+        return rest.unionByName(untold).dropDuplicates(["address"])
 
     def untold(self) -> DataFrame:
         """Objects of this sweep's first plan of which its journal says nothing."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakegc_core import clock
 from lakegc_core.config.settings import Price
 from lakegc_core.errors import StoreError
 from lakegc_core.names import FAILED, Outcome, Symptom, see
@@ -60,7 +59,7 @@ class SweepResult:
     gone_by_others: int | None = None
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
     versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
-    recoverable_until: float | None = None  # unix seconds, for what was deleted last; None: not, or not known
+    recoverable_until: float | None = None  # unix seconds, for what was deleted first; None: not, or not known
     quarantine: Mapping[str, float] = field(default_factory=dict)
     """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
     which a dry run lacks, and a sweep whose record of it does not read; `objects` and `bytes` that have a copy, where
@@ -146,11 +145,18 @@ def freed(deleted: int, copied: int, *, versioned: bool | None, recoverable: boo
     return deleted - sum(not_freed(deleted, copied, versioned=versioned, recoverable=recoverable).values())
 
 
-def keeps(store: Store) -> dict[str, Any]:
-    """Ask the store if it keeps deleted objects, and until when: fields of a result."""
+def keeps(store: Store, since: float | None) -> dict[str, Any]:
+    """Ask the store if it keeps deleted objects, and until when all of them: fields of a result. `since`: before the
+    first delete, unix seconds; None: not known."""
     try:
         probe = store.probe()
     except StoreError:
         return {}  # the sweep is done all the same
-    until = clock.now() + probe.soft_delete if probe.soft_delete else None
-    return {"versioned": probe.versioning, "recoverable_until": until.timestamp() if until else None}
+    if not probe.soft_delete:
+        return {"versioned": probe.versioning}
+    # Of deletes at a time that is not known nobody can say whether they have freed anything.
+    return (
+        {}
+        if since is None
+        else {"versioned": probe.versioning, "recoverable_until": since + probe.soft_delete.total_seconds()}
+    )

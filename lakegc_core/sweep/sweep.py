@@ -305,7 +305,8 @@ class _Sweep:
         self._check_alone()  # who slept must change nothing of a sweep that another collector has closed
         result = self._result(totals.outcomes, totals.bytes_deleted, self.record.check_sums(totals), unreadable)
         result = replace(result, over_budget=totals.over_budget, delay=totals.delay, oldest=totals.oldest)
-        result = replace(result, **kept(self.context, self.record.number, totals), **self._gone_by(totals))
+        planned_at = self.record.plan().get("planned_at")
+        result = replace(result, **kept(self.context, self.record.number, totals, planned_at), **self._gone_by(totals))
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         report = asdict(result) | {

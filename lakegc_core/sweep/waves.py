@@ -197,7 +197,7 @@ class Waves:
         self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool, is_small: bool
     ) -> bool:
         """Delete a ring in waves, each right after a glance. False as `delete` does. `is_first`: of its plan."""
-        expires = plan.look.began_at + self.context.level.look_validity.total_seconds()
+        valid = self.context.level.look_validity.total_seconds()
         number = 0
         while pieces:
             if self.is_spent:
@@ -208,13 +208,14 @@ class Waves:
                 return False
             if self.lease is not None:
                 self.lease.check()
-            now = clock.now().timestamp()
-            if now >= expires:
+            age = plan.look.age
+            if age >= valid:
                 if is_first and number == 0:
-                    self.spinning.late(now - plan.look.began_at, plan.objects.rows)
+                    self.spinning.late(age, plan.objects.rows)
                 self.context.say(f"{Stage.SWEPT_REPORT}: the look is too old; looking again")
                 return False
-            until = min(expires, now + self.context.level.watch_interval.total_seconds())
+            lasts = min(valid - age, self.context.level.watch_interval.total_seconds())
+            until = clock.now().timestamp() + lasts
             ends = until if self.budget.until is None else min(until, self.budget.until)
             pieces = self._wave(plan, attempt, pieces, ends, is_small=is_small)
             number += 1

@@ -187,7 +187,7 @@ DELETES = (
             "if glance.has_many_commits():\n            return True",
         ),
         ("a wave is sent without the lease", "                self.lease.check()\n", "                pass\n"),
-        ("a wave is sent on a look that is too old", "if now >= expires:", "if now < plan.look.began_at:"),
+        ("a wave is sent on a look that is too old", "if age >= valid:", "if age < 0:"),
         (
             "deletes that fail count towards a ring",
             "return self._gone_before + self.objects - self._stay",
@@ -195,8 +195,8 @@ DELETES = (
         ),
         (
             "one wave deletes for as long as the look is believed",
-            "until = min(expires, now + self.context.level.watch_interval.total_seconds())",
-            "until = expires",
+            "lasts = min(valid - age, self.context.level.watch_interval.total_seconds())",
+            "lasts = valid - age",
         ),
     ),
     *of(

@@ -18,7 +18,9 @@ from lakegc_core.store.kept import check_delete, check_hidden, check_object
 NONCURRENT, SOFT_DELETED = "versions", "softDeleted"
 """Parameters of a list that has such objects too."""
 FIELDS = "kind,items(name,size,generation,timeCreated,timeDeleted,softDeleteTime),nextPageToken"
-_GONE_AT = {NONCURRENT: "timeDeleted", SOFT_DELETED: "softDeleteTime"}
+_GONE_AT = ("timeDeleted", "softDeleteTime")
+"""When a generation was deleted: the first of these fields that it has. A bucket with versioning and soft delete
+soft-deletes a noncurrent object later, when a lifecycle rule removes it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def read_kept(page: dict[str, Any], name: str, kind: str, where: str) -> list[Ke
                 int(each["generation"]),
                 int(each["size"]),
                 datetime.fromisoformat(each["timeCreated"]),
-                datetime.fromisoformat(each[_GONE_AT[kind]]) if _GONE_AT[kind] in each else None,
+                next((datetime.fromisoformat(each[name]) for name in _GONE_AT if name in each), None),
             )
             for each in items
         ]

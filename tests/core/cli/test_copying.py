@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lakegc_core.cli import copying, main
 from lakegc_core.cli.copying import _failed, copy_report, copy_screen
 from lakegc_core.copies.backup import CopyResult
+from lakegc_core.marks.json_files import encode, sealed
 from tests.core.cli.conftest import Desk
 
 UNDONE = CopyResult("restore", "lake", "m1", "s3://b/ns", {"copied": 2, "missing": 1}, 20, [], 1.0, is_undo=True)
@@ -38,6 +40,19 @@ def test_a_store_that_keeps_nothing_is_told_before_anything_begins(
     said = capsys.readouterr().err
     assert "keeps nothing of what a sweep deletes" in said and "lakegc restore lake m1 SRC" in said
     assert not list(mark.mark.store.list(f"{mark.mark.folder}/restores/"))
+
+
+def test_a_mark_of_a_former_format_is_opened_for_a_restore_and_for_no_backup(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = desk.mark("m1").mark
+    header = json.loads(mark.store.read(f"{mark.folder}/mark.json")) | {"format": 3}
+    del header["digest"]
+    mark.store.write(f"{mark.folder}/mark.json", encode(sealed(header)))
+    assert main(["backup", "lake", "m1", f"{tmp_path}/spare"]) == 1
+    assert "has format 3" in capsys.readouterr().err
+    assert main(["restore", "lake", "m1"]) == 2
+    assert "keeps nothing of what a sweep deletes" in capsys.readouterr().err
 
 
 def test_the_screen_says_what_the_store_shows_again_and_what_it_keeps_no_more() -> None:

@@ -19,6 +19,7 @@ from lakegc_core.copies.drill import Wanted, finish
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.marks.quarantine import delete_below
 from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
@@ -146,6 +147,19 @@ def test_a_drill_that_is_killed_is_ended_by_the_next_one_and_nothing_is_emptied_
         assert report["sweep"] is None and drills.last_drill(mark) is None, "it counts for nothing"
     else:
         assert report["passed"] and outcomes(report) == {"back": 3}
+
+
+def test_a_drill_is_ended_although_nothing_keeps_any_more_what_it_deleted(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("lakegc_core.copies.undo.bring_back", killed)
+        with pytest.raises(Killed):
+            pipeline.drill(fast, mark)
+    delete_below(connect(mark.workspace), f"{mark.home}/{quarantine.FOLDER}/", None)
+    (left,) = drills.unfinished(mark)
+    report = finish(fast, replace(mark, policy=NOTHING), left)
+    assert not report["passed"] and outcomes(report) == {"missing": 3} and drills.unfinished(mark) == []
 
 
 def test_a_drill_takes_other_objects_than_those_that_do_not_read(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
 from lakegc_core.copies import undo
 from lakegc_core.copies.backup import restore
-from lakegc_core.copies.undo import _Undo, deleted_objects
+from lakegc_core.copies.undo import _Undo, check_keeps, deleted_objects
 from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.judging.since import in_series
 from lakegc_core.lakefs.client import LakeFSClient
@@ -254,6 +254,18 @@ def test_what_went_although_the_store_called_its_delete_failed_is_shown_again_if
             workspace.write(key, data)
 
 
+def test_what_the_store_kept_comes_back_although_it_keeps_nothing_now(night: Night) -> None:
+    """`versions: delete` was written into lakegc.yaml after the sweep."""
+    night.delete_again()
+    said: list[str] = []
+    data: Any = night.mark.data
+    now = replace(night.mark, data=replace(data, delete_versions=True), say=said.append)
+    check_keeps(now)
+    assert "It is asked for each object all the same" in said[0]
+    result = restore(night.spark, now)
+    assert result.outcomes["copied"] == 3 and night.shown() == night.dead
+
+
 def test_after_the_mark_was_retired_its_journals_say_what_is_gone(night: Night) -> None:
     night.delete_again()
     artifacts = night.mark.mark
@@ -264,9 +276,7 @@ def test_after_the_mark_was_retired_its_journals_say_what_is_gone(night: Night) 
     assert night.undo() == {"copied": 2, "already_there": 1} and night.shown() == night.dead
 
 
-def test_a_folder_keeps_nothing_and_the_error_names_the_backup(
-    replay: Callable[[str], Replay], spark: SparkSession
-) -> None:
+def test_a_folder_keeps_nothing_and_the_error_names_the_backup(replay: Callable[[str], Replay]) -> None:
     found = replay("local_rich")
     with environment(found.variables()), pytest.raises(SettingsError, match=r"lakegc restore .* m1 SRC"):
-        restore(spark, found.begin("m1"))
+        check_keeps(found.begin("m1"))

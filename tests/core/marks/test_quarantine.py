@@ -20,6 +20,7 @@ from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.quarantine import Emptying, delete_below, empty, place_of, quarantined, record_of
 from lakegc_core.marks.retire import list_retired, retire
+from lakegc_core.marks.retired_records import record_of as retired_record
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalStore
@@ -171,6 +172,22 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
     write_mark(context.artifacts("m9"), 9.1)
     at(monkeypatch, 10)
     assert bool(empty(context, None).kept) is (what != "restore")
+
+
+@pytest.mark.parametrize("retired", [False, True])
+def test_copies_of_a_mark_of_another_namespace_stay_and_so_does_the_mark(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, retired: bool
+) -> None:
+    """Two servers have one workspace, and a repository of one name each: no mark here tells what is live there."""
+    mark = context.artifacts("m1")
+    write_mark(mark, 0, storage_namespace="s3://b/other")
+    if retired:
+        mark.store.write(mark.retired_key, encode(retired_record("lake", mark)))
+        mark.store.delete_many([f"{mark.folder}/mark.json"])
+    at(monkeypatch, 100)
+    done = retire(context, 2)
+    assert "the mark is one of s3://b/other, not of s3://b/ns" in done.quarantine.stuck["m1"]
+    assert copies(context) == 1 and "m1" not in done.retired
 
 
 @pytest.mark.parametrize("what", ["sweep 1 lost", "a ring", "does not read"])

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from lakegc_core.cli import main
 from lakegc_core.errors import MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import lease
-from lakegc_core.marks.artifacts import MarkArtifacts
+from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.json_files import encode, sealed
+from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.previous import former_state, later_marks, previous_findings, previous_mark
 from lakegc_core.marks.retire import OldMark, list_retired, reasons_to_keep, retire
 from lakegc_core.marks.shelf import marks
@@ -148,6 +149,16 @@ def test_a_mark_that_was_swept_since_one_whose_sweep_is_not_over_stays_until_it_
     assert set(why) == {"m1", "m2", "m4", "m5"}
     assert why["m2"] == "it was swept or restored since mark m1 began, a sweep of which is not over"
     assert kept(*(replace(each, trouble="", is_open=False) for each in every)) == {"m4", "m5"}
+
+
+def test_a_mark_that_was_swept_since_one_began_that_may_still_be_swept_stays_as_long_as_that_one_may() -> None:
+    swept = complete("m1", 1, touched_at=START + 90.5 * DAY)
+    every = (swept, complete("m2", 2, touched_at=START + 89.5 * DAY), complete("m90", 90), complete("m91", 91))
+    why = reasons(*every)
+    assert set(why) == {"m1", "m90", "m91"}
+    assert why["m1"] == "it was swept or restored since mark m90 began, which may still be swept"
+    later = START + 90 * DAY + FULL.mark_validity.total_seconds()
+    assert set(reasons_to_keep(every, 2, later, ())) == {"m90", "m91"}
 
 
 def test_a_mark_in_trouble_stays_and_says_why() -> None:
@@ -309,6 +320,19 @@ def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryCo
     assert "no header" in done.kept["strange"]
 
 
+@pytest.mark.parametrize(("day", "outcome"), [(0.5, "copied"), (2, "missing"), (2, "copied")])
+def test_a_mark_that_lost_objects_goes_once_a_restore_has_brought_all_of_them_back(
+    context: RepositoryContext, mark: Mark, day: float, outcome: str
+) -> None:
+    write_sweep(lost := mark("lost", 0), deleted=1, lost=1, day=1)
+    at = START + day * DAY
+    folder = f"{lost.folder}/{RESTORES}/{datetime.fromtimestamp(at, UTC).strftime(STAMP)}"
+    write_report(lost.store, folder, {"outcomes": {outcome: 1}, "taken_back": [], "finished_at": at, "whole": True})
+    for each in (4, 5):
+        mark(f"m{each}", each)
+    assert ("lost" in retire(context, 2).retired) is (day == 2 and outcome == "copied")
+
+
 def damage(
     context: RepositoryContext, mark: MarkArtifacts, day: float, file: str = "mark.json", **changes: Any
 ) -> None:
@@ -468,6 +492,25 @@ def test_a_mark_whose_header_cannot_be_deleted_still_stands_whole(
         with pytest.raises(StoreError, match="still stands as it was"):
             retire(context, 2)
     context.artifacts("m1").chain()
+    assert list(retire(context, 2).retired) == ["m1"]
+
+
+def test_one_mark_that_cannot_be_deleted_keeps_no_other(
+    context: RepositoryContext, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 6):
+        mark(f"m{day}", day)
+    delete, refused = LocalStore.delete_many, context.artifacts("m1").folder
+
+    def refusing(store: LocalStore, keys: list[str]) -> list[str]:
+        return ["failed:AccessDenied"] * len(keys) if keys[0].startswith(refused) else delete(store, keys)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalStore, "delete_many", refusing)
+        with pytest.raises(StoreError, match="mark m1 still stands as it was"):
+            retire(context, 2)
+    assert {each["mark_id"] for each in list_retired(context)} >= {"m2", "m3"}
+    assert marks(context.workspace, context.home) == ["m5", "m4", "m1"]
     assert list(retire(context, 2).retired) == ["m1"]
 
 

@@ -14,6 +14,7 @@ import requests
 
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.store.base import Deleted, Store, head_if_there
+from lakegc_core.store.gcs.undelete import SOFT_DELETED, read_kept
 from tests.support.gcs_server import GCSServer
 from tests.support.proxy import Answer, Forward, Request
 from tests.support.store_faults import Faulty
@@ -94,6 +95,17 @@ def test_what_was_written_since_is_left_alone_also_if_it_was_deleted_again(store
     with pytest.raises(PreconditionFailedError, match="not the deleted object"):
         store.undelete(deleted(written_before=cutoff))
     assert head_if_there(store, KEY) is None
+
+
+@pytest.mark.parametrize(("more", "gone_at"), [({}, 9), ({"timeDeleted": "2026-11-02T00:00:00Z"}, 2)])
+def test_what_a_lifecycle_rule_took_later_was_deleted_when_it_became_noncurrent(
+    more: dict[str, str], gone_at: int
+) -> None:
+    """In a bucket with Object Versioning and soft delete."""
+    found = {"name": KEY, "size": "5", "generation": "1", "timeCreated": "2026-11-01T00:00:00Z"}
+    page = {"items": [found | {"softDeleteTime": "2026-11-09T00:00:00Z"} | more]}
+    (kept,) = read_kept(page, KEY, SOFT_DELETED, "here")
+    assert kept.gone_at == datetime(2026, 11, gone_at, tzinfo=UTC)
 
 
 def test_an_object_that_never_was_or_that_is_kept_no_more_is_missing(store: Store) -> None:

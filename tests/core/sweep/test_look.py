@@ -59,7 +59,7 @@ class World:
         nothing |= {"heads": (), "facts": None}
         told: dict[str, Any] = {"refs": dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
         told["reads"] = Reads.below(self.context, "read")
-        return Look(began_at=1.0, finished_at=2.0, **{**nothing, **told, **seen})
+        return Look(began_at=1.0, began_uptime=1.0, finished_at=2.0, **{**nothing, **told, **seen})
 
 
 @pytest.fixture

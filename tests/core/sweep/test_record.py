@@ -16,6 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import digest
 from lakegc_core.marks.ledger import Records, records_of
+from lakegc_core.marks.sweeps import is_open
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import record as module
@@ -84,6 +85,29 @@ def test_a_sweep_that_broke_off_is_gone_on_with_and_one_that_is_over_is_not(cont
     second = record(context)
     assert (second.number, second.is_begun, second.may_have_deleted) == (2, False, True)
     assert second.lost_before() == 2
+
+
+def test_a_sweep_whose_report_was_removed_is_closed_anew_although_a_later_one_stands(
+    quick: SparkSession, context: MarkContext, tmp_path: Path
+) -> None:
+    """So a person is told where a report does not read."""
+    first = record(context, quick)
+    plan(context, first, "a", "b", "c")
+    journal(context, first, ("a", "deleted", 1), ("b", "failed:503", 1), ("c", "failed:503", 1))
+    first.close({"outcomes": {"deleted": 1}})
+    second = record(context, quick)
+    plan(context, second, "b", "c")
+    journal(context, second, ("b", "deleted", 1), ("c", "failed:503", 1))
+    second.close({"outcomes": {"deleted": 1}})
+    assert record(context).number == 3
+    (report,) = tmp_path.rglob("sweeps/1/report.json")
+    report.unlink()
+    again = record(context, quick)
+    assert (again.number, again.is_begun) == (1, True)
+    assert [row["address"] for row in again.left().collect()] == ["c"], "the second sweep counts what it deleted"
+    assert record(context, dry_run=True).number == 3
+    again.close({"outcomes": {"deleted": 1}})
+    assert (record(context).number, is_open(connect(context.workspace), context.mark.folder)) == (3, False)
 
 
 def test_a_plan_that_somebody_put_beside_the_sweeps_is_no_sweep_that_broke_off(context: MarkContext) -> None:

@@ -125,13 +125,33 @@ def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = connect(LocalConfig(str(tmp_path)))
-    assert keeps(store) == {"versioned": False, "recoverable_until": None}
+    assert keeps(store, 0.0) == {"versioned": False, "recoverable_until": None}
 
     def fails(own: LocalStore) -> None:
         raise StoreError("403")
 
     monkeypatch.setattr(LocalStore, "probe", fails)
-    assert keeps(store) == {}
+    assert keeps(store, 0.0) == {}
+
+
+def test_for_how_long_the_store_can_bring_all_back_counts_from_before_the_first_delete(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = LocalStore.probe
+    monkeypatch.setattr(LocalStore, "probe", lambda own: replace(probe(own), soft_delete=timedelta(days=7)))
+
+    def wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None) -> Wave:
+        run_wave(spark, pieces, work, tasks)
+        raise StoreError("killed after its deletes")
+
+    with monkeypatch.context():
+        swept.each_wave(wave)
+        with pytest.raises(StoreError):
+            swept.sweep()
+    until = (clock.now() + timedelta(days=7)).timestamp()
+    monkeypatch.setenv("LAKEGC_NOW", str((clock.now() + timedelta(days=3)).timestamp()))
+    closed = close_sweep(swept.spark, open_mark(swept.lake.open("lake"), "m1"))
+    assert closed.outcomes["deleted"] == 3 and closed.recoverable_until == pytest.approx(until, abs=60)
 
 
 def test_what_two_marks_name_is_freed_once_even_where_the_store_calls_every_delete_done(swept: Swept) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import connect
-from lakegc_core.sweep import deletion, waves
+from lakegc_core.sweep import deletion, look, waves
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, Wave
 from lakegc_core.sweep.planning import Plan
@@ -61,6 +62,21 @@ def test_what_a_task_that_died_deleted_counts_as_deleted_when_the_sweep_plans_an
     swept.each_wave(wave)
     found = swept.sweep()
     assert (found.outcomes["deleted"], found.outcomes["already_gone"], swept.looks) == (3, 0, 3)
+
+
+def test_a_clock_that_is_set_back_while_a_sweep_deletes_lengthens_no_look(swept: Swept) -> None:
+    """An hour has passed, and it was set back by an hour."""
+
+    def wave(spark: SparkSession, pieces: list[Piece], work: Deletion, tasks: int | None) -> Wave:
+        if swept.waves > 1:
+            return deletion.run_wave(spark, pieces, work, tasks)
+        later = SimpleNamespace(now=clock.now, uptime=lambda: clock.uptime() + HOUR)
+        swept.patch.setattr(look, "clock", later)
+        return Wave([replace(piece, left=piece.ranges) for piece in pieces], 1)
+
+    swept.each_wave(wave)
+    assert swept.sweep().outcomes["deleted"] == 3
+    assert (swept.waves, swept.looks) == (2, 3)
 
 
 # --- when a wave is sent ---
@@ -115,8 +131,8 @@ class Bench:
 
         self.patch.setattr(waves, "Glance", glances)
         self.patch.setattr(waves, "run_wave", run_wave)
-        look: Any = SimpleNamespace(began_at=began_at)
-        plan = Plan(self.objects(3), look, None, Canaries(self.context))
+        seen: Any = SimpleNamespace(age=NOW.timestamp() - began_at)
+        plan = Plan(self.objects(3), seen, None, Canaries(self.context))
         every = self.waves(lease)
         with self.patch.context() as patch:
             patch.setattr(waves, "spark_width", lambda spark: 2)
@@ -163,7 +179,7 @@ def test_deletes_that_fail_count_towards_no_ring_until_ten_shares_have_not_fille
         patch.setattr(waves, "run_wave", run_wave)
         patch.setattr(waves, "shares_of", lambda context: shares)
         patch.setattr(waves.Waves, "_near", lambda *_: [])
-        plan = Plan(bench.objects(1_500), SimpleNamespace(began_at=NOW.timestamp()), None, Canaries(bench.context))
+        plan = Plan(bench.objects(1_500), SimpleNamespace(age=0.0), None, Canaries(bench.context))
         every = bench.waves()
         assert every.delete(plan, 1)
     told = every.rings_told()
