@@ -107,7 +107,7 @@ class Dated(MultiDelete):
         told = json.loads(answer.body)
         for each in told.get("items", [told]):
             if each.get("name") in self._times and "updated" in each:
-                each["updated"] = datetime.fromtimestamp(self._times[each["name"]], UTC).isoformat()
+                each["updated"] = f"{datetime.fromtimestamp(self._times[each['name']], UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         return Answer(200, answer.headers, json.dumps(told).encode())
 
 
