@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lakegc_core.clock import duration, instant
-from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.evidence import DrillFacts, Evidence
 from lakegc_core.policy.judgements import Finding, backup
 
 
@@ -15,18 +15,19 @@ def can_come_back(evidence: Evidence) -> Finding:
     backed_up, said = backup(evidence)
     if not backed_up or evidence.drill_within is None:
         return backed_up, said
-    drilled, found = _drilled(evidence, evidence.drill_within)
+    drilled, found = passed(evidence.header.repository, evidence.drill, evidence.drill_within, evidence.now)
     return drilled, f"{said} {found}" if drilled else found
 
 
-def _drilled(evidence: Evidence, within: float) -> Finding:
-    found, age = evidence.drill, duration(timedelta(seconds=within))
-    how = f"Drill: lakegc drill {evidence.header.repository}."
+def passed(repository: str, found: DrillFacts | None, within: float, now: float) -> Finding:
+    """The judgement of the last drill of a repository: has it passed within so many seconds before `now`?"""
+    age = duration(timedelta(seconds=within))
+    how = f"Drill: lakegc drill {repository}."
     asked = f"lakegc.yaml asks for a drill that has passed within {age}, and"
     if found is None:
         return False, f"{asked} there was none. {how}"
     if found.problem:
         return False, f"{asked} drill {found.name} did not: {found.problem}. {how}"
-    if not 0 <= evidence.now - found.at <= within:  # one that is to come was dated by a wrong clock
+    if not 0 <= now - found.at <= within:  # one that is to come was dated by a wrong clock
         return False, f"{asked} the last one is of {instant(found.at)}. {how}"
     return True, f"Drill {found.name} has shown that what is deleted comes back."

@@ -72,10 +72,13 @@ def judge(
 def _holding(context: MarkContext) -> tuple[str, ...]:
     """The ids of the marks whose quarantine has copies of objects that this mark misses; few that have a copy of each,
     the one that has most of them first. The first of these objects tell."""
+    having = quarantined(context)
+    if not having:
+        return ()
     rows = context.mark.dataset(Stage.EXPIRED_ADDRESSES, ADDRESSES, MISSING).batches("address")
     keys = list(islice((each for batch in rows for each in batch["address"].to_pylist()), _FIRST))
     copies: dict[str, set[str]] = {}
-    for mark_id in reversed(quarantined(context)):
+    for mark_id in reversed(having):
         there = heads(connect(place_of(context, mark_id)), keys)
         copies[mark_id] = {key for key, copy in zip(keys, there, strict=True) if copy is not None}
     found: list[str] = []

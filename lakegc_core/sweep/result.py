@@ -153,7 +153,7 @@ def keeps(store: Store, since: float | None) -> dict[str, Any]:
     except StoreError:
         return {}  # the sweep is done all the same
     if not probe.soft_delete:
-        return {"versioned": probe.versioning}
+        return {"versioned": probe.versioning, "recoverable_until": None}
     # Of deletes at a time that is not known nobody can say whether they have freed anything.
     return (
         {}

@@ -44,6 +44,11 @@ def _copy(
         cell = GcCell.of(context)
         mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
         place = backup_place(mark)
+        if place is None and mark.policy.backup:
+            raise SettingsError(
+                f"lakegc.yaml says `backup: required` for {mark.repository.id} and not where to: set `backup_to`, for "
+                "instance s3://spare/{repository}."
+            )
         if place is None:
             yield dg.MaterializeResult(
                 metadata={"summary": "No backup: lakegc.yaml names no `backup_to` for this repository."}
@@ -62,9 +67,4 @@ def _copy(
 def backup_place(mark: MarkContext) -> str | None:
     """Where the backups of a repository go; `{repository}` in it stands for its name. None if nobody said."""
     place = mark.policy.backup_to
-    if place is None and mark.policy.backup:
-        raise SettingsError(
-            f"lakegc.yaml says `backup: required` for {mark.repository.id} and not where to: set `backup_to`, for "
-            "instance s3://spare/{repository}."
-        )
     return None if place is None else place.replace("{repository}", mark.repository.id)

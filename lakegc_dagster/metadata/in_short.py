@@ -7,7 +7,9 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.drills import last_drill
 from lakegc_core.pipeline import Review
+from lakegc_core.policy.drilled import passed
 from lakegc_core.policy.facts import (
     CommitsFacts,
     CommittedFacts,
@@ -24,8 +26,12 @@ from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
 
 def refusing(options: LakegcConfig, mark: MarkContext, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The guards that will refuse a sweep of a mark. The one over backups does not where the run of the sweep makes
-    the backup first."""
-    comes = {OVER_BACKUPS} if options.backup and mark.policy.backup else ()
+    the backup first, and a drill has passed if one is asked for."""
+    policy, within = mark.policy, mark.policy.drill_within
+    comes = {OVER_BACKUPS} if options.backup and policy.backup and policy.backup_to else set()
+    if comes and within is not None:
+        name, now = mark.header.repository, clock.now().timestamp()
+        comes = comes if passed(name, last_drill(mark), within.total_seconds(), now)[0] else set()
     return [each for each in verdicts if each.stops and each.name not in comes]
 
 

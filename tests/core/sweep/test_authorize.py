@@ -67,7 +67,10 @@ def test_what_is_learnt_at_the_sweep_counts_and_a_backup_that_lakegc_yaml_demand
     assert not before & {"reads", "clocks", "backup"}
     assert failed(sample=Sample((("main", "a"),), {"main/a": 410})) - before == {"reads"}
     assert failed(skew=7200.0) - before == {"clocks"}
-    assert failed(replace(context, policy=RepositoryPolicy(match="*", backup=True))) - before == {"backup"}
+    wanted = RepositoryPolicy(match="*", backup=True)
+    assert failed(replace(context, policy=wanted)) == before, "there is nothing to back up"
+    found = whole(served, mark_id="m2", expired={"objects": 1, "bytes": 1})
+    assert failed(replace(found, policy=wanted)) - failed(found) == {"backup"}
 
 
 def test_of_the_marks_that_have_copies_of_what_is_gone_few_are_named_that_have_a_copy_of_each(served: Lake) -> None:
