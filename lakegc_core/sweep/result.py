@@ -154,9 +154,6 @@ def keeps(store: Store, since: float | None) -> dict[str, Any]:
         return {}  # the sweep is done all the same
     if not probe.soft_delete:
         return {"versioned": probe.versioning, "recoverable_until": None}
-    # Of deletes at a time that is not known nobody can say whether they have freed anything.
-    return (
-        {}
-        if since is None
-        else {"versioned": probe.versioning, "recoverable_until": since + probe.soft_delete.total_seconds()}
-    )
+    if since is None:
+        return {}  # of such deletes nobody can say whether they have freed anything
+    return {"versioned": probe.versioning, "recoverable_until": since + probe.soft_delete.total_seconds()}

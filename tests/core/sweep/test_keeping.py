@@ -129,6 +129,7 @@ def test_no_mark_takes_a_copy_for_an_object_and_copies_go_when_their_time_is_ove
     assert (totals["in_quarantine"], freed_bytes(totals)) == (0, swept.bytes_deleted), "now it is freed"
     with pytest.raises(SettingsError, match="nothing of this mark lies in quarantine"):
         check_keeps(mark)
+    assert back(fast, mark) == {"missing": 3}
 
 
 def test_after_its_mark_was_retired_an_object_comes_back_all_the_same(
