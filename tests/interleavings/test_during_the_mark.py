@@ -17,6 +17,7 @@ import pytest
 
 from lakegc_core import stages
 from lakegc_core.judging import asked, expired
+from lakegc_core.lakefs.models import StagedDump
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
@@ -76,6 +77,16 @@ def _no_dump(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stages, "dump_staged", nothing)
 
 
+def _one_dump(patch: pytest.MonkeyPatch) -> None:
+    """As in a repository that is too large for all branches to be listed whole: they show what the dump lacks."""
+
+    def dumped(context: MarkContext) -> tuple[StagedDump, bool]:
+        return context.client.prepare_uncommitted(context.header.repository), False
+
+    patch.setattr(staged, "_dumped", dumped)
+    patch.setattr(asked, "find_reuploads", lambda *arguments, **named: None)
+
+
 def _no_times_in_names(patch: pytest.MonkeyPatch) -> None:
     def never(addresses: pa.Array) -> np.ndarray:  # within a function, so that it travels to the executors by value
         return np.full(len(addresses), np.nan)
@@ -108,12 +119,7 @@ ORDER = Mechanism("listing before staged dump before commits", lambda patch: Non
 AGE = Mechanism("the minimum age", lambda patch: patch.setitem(CHOICES, "min_age", timedelta(0)))
 NAMES = Mechanism("the time in an object's name", _no_times_in_names)
 STAGED = Mechanism("what the mark saw staged", _no_dump)
-ANEW = Mechanism(
-    "a dump is begun anew where a branch was deleted and a page is empty",
-    lambda patch: patch.setattr(
-        staged, "_dumped", lambda context: (context.client.prepare_uncommitted(context.header.repository), False)
-    ),
-)
+ANEW = Mechanism("a dump is begun anew where a branch was deleted and a page is empty", _one_dump)
 SUSPECTS = Mechanism(
     "suspects at the mark",
     lambda patch: patch.setattr(asked, "find_reuploads", lambda *arguments, **named: None),
