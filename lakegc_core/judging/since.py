@@ -168,7 +168,7 @@ def _live_again(now: datetime, by: str, batches: Iterator[pa.RecordBatch]) -> It
         if by == "rescued_at":
             since = pc.if_else(pc.fill_null(pc.greater_equal(rows[by], since), False), new, since)
         elif by == "later":
-            later = pc.fill_null(rows[by], new)
+            later = pc.fill_null(rows[by].cast(since.type), new)  # frames have times in the session's zone
             since = pc.if_else(pc.greater(later, since), later, since)
         else:
             since = pa.repeat(new, rows.num_rows)

@@ -48,9 +48,10 @@ class Shown:
 
     def pages(self) -> Iterator[list[ObjectStats]]:
         """Every object, page by page in the order of paths. An object may come twice where paths are not text."""
-        after, more = "", True
+        after, more, amount = "", True, PAGE
         while more:
-            page, more = self.page(after, PAGE)
+            page, more = self.page(after, amount)
+            amount = min(PAGE, 2 * len(page))  # entries that lakeFS cannot show may lie side by side
             if not more:
                 yield page
                 return
@@ -121,7 +122,9 @@ class Shown:
         # the ends of names.
         behind = f"{after}\0"  # what comes after it, and never the group in which it lies itself
         told = "" if self.begins else self.listing.params.get("prefix", "")
-        for delimiter in dict.fromkeys(("", address.rpartition("/")[2][-_LONGEST:], address[-1:], *string.printable)):
+        ends = (address.rpartition("/")[2][-_LONGEST:], address[-1:])
+        alike = (each for each in after[-1:] if each in string.printable)  # paths of one folder may end alike
+        for delimiter in dict.fromkeys(("", *ends, *alike, *string.printable)):
             longer = self._longer(told, behind, delimiter)
             if longer and (longer != told or not delimiter) and self._is_whole(longer, after, error):
                 return longer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lakegc_core.clock import duration, instant
-from lakegc_core.policy.evidence import DrillFacts, Evidence
+from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.facts import DrillFacts
 from lakegc_core.policy.judgements import Finding, backup
 
 

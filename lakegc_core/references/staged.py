@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core import clock
 from lakegc_core.errors import CorruptFileError, IncompleteError
-from lakegc_core.lakefs.client import RUNS, LakeFSClient
+from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import UNKNOWN_CALL, LakeFSError
 from lakegc_core.lakefs.models import ObjectStats, StagedDump
 from lakegc_core.marks.context import MarkContext, output_key
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COLUMN = "physical_address"
+_MOST_DUMPS = 3  # where branches come and go all the time, each may be one that dropped rows
 
 STAGED_SCHEMA = pa.schema(
     [
@@ -50,19 +51,19 @@ STAGED_SCHEMA = pa.schema(
 def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> StageOutput[StagedFacts]:
     """One complete dump into parts below `folder`: for the mark, and for every look of a sweep."""
     started = clock.now().timestamp()
-    dump, may_lack_rows = _dumped(context)
-    keys = _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
-    context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {dump.pages:,} pages, {len(keys):,} files")
+    dumps = _dumped(context)
+    keys = [key for dump in dumps for key in _files_of(context, dump)]
+    pages = sum(dump.pages for dump in dumps)
+    context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {pages:,} pages, {len(keys):,} files")
     work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
-    is_blind = may_lack_rows or lists_branches(context.namespace)
-    listed, elsewhere = _list_branches(context, folder) if is_blind else ([], [])
+    listed, elsewhere = _list_branches(context, folder) if lists_branches(context.namespace) else ([], [])
     facts = StagedFacts(
         began_at=started,
-        run_id=dump.run_id,
-        pages=dump.pages,
-        pages_with_location=len(dump.locations),
+        run_id=dumps[-1].run_id,
+        pages=pages,
+        pages_with_location=sum(len(dump.locations) for dump in dumps),
         files=len(keys),
         rows=rows_of(parts),
         rows_of_branch_listings=rows_of(listed),
@@ -71,20 +72,24 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     return StageOutput({Stage.UNCOMMITTED_ADDRESSES: [*parts, *listed], ELSEWHERE: elsewhere}, facts)
 
 
-def _dumped(context: MarkContext) -> tuple[StagedDump, bool]:
-    """One run of the server's dump. True if all runs may have dropped rows.
+def _dumped(context: MarkContext) -> list[StagedDump]:
+    """The server's dump; several of them if each may have dropped rows, which another one has.
 
     lakeFS begins to count rows anew where it meets a branch that was deleted meanwhile, and drops a page in which it
     counts none after that: the page has no location, as if nothing were staged.
     """
-    client, repository = context.client, context.header.repository
-    for _ in range(RUNS):
+    client, repository, dumps = context.client, context.header.repository, list[StagedDump]()
+    while len(dumps) < _MOST_DUMPS:
         before = {each.name for each in client.branches(repository)}
-        dump = client.prepare_uncommitted(repository)
+        dumps.append(dump := client.prepare_uncommitted(repository))
         if len(dump.locations) == dump.pages or before <= {each.name for each in client.branches(repository)}:
-            return dump, False
+            return [dump]
         context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: a branch was deleted meanwhile, and a page is empty")
-    return dump, True
+    return dumps
+
+
+def _files_of(context: MarkContext, dump: StagedDump) -> list[str]:
+    return _files(context, dump.locations) if dump.locations else _no_files(context, dump.run_id)
 
 
 def lists_branches(namespace: Namespace) -> bool:

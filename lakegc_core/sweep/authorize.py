@@ -27,7 +27,7 @@ from lakegc_core.store.base import connect, heads
 from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
 
-_FIRST = 1_000  # missing objects of which copies are looked for
+_FIRST = 100  # missing objects of which copies are looked for
 
 
 def judge(

@@ -12,7 +12,6 @@ import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copies
-from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import open_mark, open_repository
 from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.assets.backup import backup_place
@@ -36,11 +35,6 @@ def test_a_backup_goes_where_lakegc_yaml_says_by_the_repositorys_name() -> None:
     assert place(backup_to="s3://spare/{repository}") == "s3://spare/analytics"
     assert place(backup_to="/mnt/spare", backup=True) == "/mnt/spare"
     assert place() is None
-
-
-def test_a_backup_that_is_required_must_have_a_place() -> None:
-    with pytest.raises(SettingsError, match="`backup: required` for analytics and not where to"):
-        place(backup=True)
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ def _no_dump(patch: pytest.MonkeyPatch) -> None:
 def _one_dump(patch: pytest.MonkeyPatch) -> None:
     """As in a repository that is too large for all branches to be listed whole: they show what the dump lacks."""
 
-    def dumped(context: MarkContext) -> tuple[StagedDump, bool]:
-        return context.client.prepare_uncommitted(context.header.repository), False
+    def dumped(context: MarkContext) -> list[StagedDump]:
+        return [context.client.prepare_uncommitted(context.header.repository)]
 
     patch.setattr(staged, "_dumped", dumped)
     patch.setattr(asked, "find_reuploads", lambda *arguments, **named: None)

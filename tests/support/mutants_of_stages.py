@@ -171,8 +171,8 @@ EXPIRED = (
         ),
         (
             "what a later mark found live may be swept at once",
-            "later = pc.fill_null(rows[by], new)",
-            "later = pc.coalesce(rows[by], since)",
+            "later = pc.fill_null(rows[by].cast(since.type), new)",
+            "later = pc.coalesce(rows[by].cast(since.type), since)",
         ),
         (
             "a later mark that broke off found nothing live",

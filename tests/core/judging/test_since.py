@@ -145,3 +145,18 @@ def test_what_came_back_after_the_listing_is_named_and_everything_where_the_jour
     assert back() == ["since"]
     connect(own.workspace).write(f"{sweeps.rescues_folder(own)}/part-1.parquet", b"half")
     assert back() == ["a", "b"]
+
+
+def test_times_of_frames_in_another_zone_are_compared_with_those_of_a_later_mark() -> None:
+    """Spark gives times in the session's zone."""
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array(["dead", "live", "later"]),
+            pa.array([NOW] * 3, pa.timestamp("us", tz="Europe/Berlin")),
+            pa.array([NOW, None, NOW + timedelta(days=1)], pa.timestamp("us", tz="UTC")),
+        ],
+        ["address", "since", "later"],
+    )
+    (found,) = findings._live_again(NOW + timedelta(days=2), "later", iter([rows]))
+    assert found.schema == rows.schema.remove(2)
+    assert found["since"].to_pylist() == [NOW, NOW + timedelta(days=2), NOW + timedelta(days=1)]

@@ -70,6 +70,8 @@ def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> No
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
         said = {"commits_ignored": [], "commits_odd": None}
+    if kind is ListingFacts:
+        said = {"nested_file": ""}
     if kind is CommittedFacts:
         said = {"ranges_ignored": 0, "ranges_ignored_ids": []}
     assert json.loads(json.dumps(read_facts(kind, written(kind)).as_json())) == written(kind) | said
