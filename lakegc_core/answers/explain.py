@@ -23,7 +23,7 @@ from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
-from lakegc_core.references.staged import lists_branches
+from lakegc_core.references.staged import were_listed
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import rows_of
@@ -166,7 +166,7 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        listed = lists_branches(self.context.namespace)
+        listed = were_listed(self.context)
         return (
             _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), branches_listed=listed)
             for each in found

@@ -35,7 +35,7 @@ from lakegc_core.references.ranges.range_files import (
     reading,
     writing,
 )
-from lakegc_core.references.staged import lists_branches
+from lakegc_core.references.staged import were_listed
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
@@ -114,7 +114,7 @@ def answer(spark: SparkSession, context: MarkContext, question: Question) -> Ans
             folders = folders_of(spark, context, question, ranges, aside)
             names |= {"folders": folders.names, "entries_unread": folders.unread}
             every.append(folders.rows)
-        groups = grouped(question, names, objects, every, partitions, branches_listed=lists_branches(context.namespace))
+        groups = grouped(question, names, objects, every, partitions, branches_listed=were_listed(context))
     found = Answer(groups, names)
     _check(context, found)
     return found

@@ -186,7 +186,8 @@ def restore(
         else:
             copied = copy_objects(objects, source, context.data, journal, limits)
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
-        _close_restore(spark, context, folder, copied.journal, result, whole=place is None and not paths and not chosen)
+        whole = place is None and not paths and not chosen and undo.all_read(spark, context)
+        _close_restore(spark, context, folder, copied.journal, result, whole=whole)
     if (paths or place is None) and not sum(result.outcomes.values()):
         what = "backup" if place is not None else "sweeps"
         matching = f" matches {', '.join(paths)}" if paths else " is on record"

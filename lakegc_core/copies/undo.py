@@ -113,12 +113,21 @@ def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
     return written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY
 
 
+def _records(spark: SparkSession, context: MarkContext) -> Records:
+    """The journals of the mark's sweeps, as far as they read."""
+    mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
+    return readable_records(spark, Records(tuple(each for each in mine if each.kind == Kind.SWEPT)))
+
+
+def all_read(spark: SparkSession, context: MarkContext) -> bool:
+    """True if the journals of the mark's sweeps name all that these deleted."""
+    return _records(spark, context).whole
+
+
 def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also of a mark that was retired or that
     another version made."""
-    mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
-    swept = Records(tuple(each for each in mine if each.kind == Kind.SWEPT))
-    records = readable_records(spark, swept)
+    records = _records(spark, context)
     if not records.whole:
         context.say(
             f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"

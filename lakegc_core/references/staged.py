@@ -58,7 +58,8 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
-    listed, elsewhere = _list_branches(context, folder) if lists_branches(context.namespace) else ([], [])
+    is_blind = len(dumps) > 1 or lists_branches(context.namespace)
+    listed, elsewhere = _list_branches(context, folder) if is_blind else ([], [])
     facts = StagedFacts(
         began_at=started,
         run_id=dumps[-1].run_id,
@@ -73,7 +74,7 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
 
 
 def _dumped(context: MarkContext) -> list[StagedDump]:
-    """The server's dump; several of them if each may have dropped rows, which another one has.
+    """The server's dump; several of them if each may have dropped rows. They may have dropped the same ones.
 
     lakeFS begins to count rows anew where it meets a branch that was deleted meanwhile, and drops a page in which it
     counts none after that: the page has no location, as if nothing were staged.
@@ -99,6 +100,11 @@ def lists_branches(namespace: Namespace) -> bool:
     not, it takes a link for one to somewhere else: it looks at no time limit, and leaves the entry out of the dump.
     """
     return namespace.is_local or f"{namespace.spelled}/" != _with_slash(namespace.uri)
+
+
+def were_listed(context: MarkContext) -> bool:
+    """True if a mark has what branches show among what is staged."""
+    return lists_branches(context.namespace) or context.mark.facts(StagedFacts).rows_of_branch_listings > 0
 
 
 def _with_slash(uri: str) -> str:
