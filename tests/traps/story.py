@@ -187,7 +187,7 @@ class Story:
                 self.keys["appeared late"] = address.removeprefix(self.repo.place.qualify(""))
                 self.repo.put(address, b"slow", age=timedelta(days=3))
                 self._link("_hidden", "h/slow", self.keys["appeared late"], b"slow", 0)
-        elif "commits" not in self.stood and path.endswith(("/async", "/dump", "/branches", "/tags")):
+        elif "commits" not in self.stood and path.endswith(("/async", "/dump", "/tags")):
             self.stood["commits"] = self.context.mark.manifest("uncommitted_addresses") is not None
             self.repo.commit("moves-too", "as the dump has ended")
 
