@@ -6,7 +6,6 @@ is staged is shown with them. Prefixes, delimiters and refs that are no branches
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import threading
@@ -21,6 +20,7 @@ from urllib.parse import unquote
 from lakegc_core.lakefs.files import graveler
 from lakegc_sandbox.api.wire import MAX_PER_PAGE, object_json
 from lakegc_sandbox.files.graveler_writer import RELATIVE, Entry
+from lakegc_sandbox.model.addresses import shown_address
 from lakegc_sandbox.model.objects import OCTETS
 from lakegc_sandbox.model.repository import Repository
 
@@ -129,6 +129,7 @@ class Shown:
             return self._staged[branch]
 
     def _rows(self, entries: Mapping[str, Entry]) -> _Rows:
-        shown = functools.partial(object_json, self._repository.place)
-        paths = sorted(entries)
-        return _Rows(paths, [json.dumps(shown(path, entries[path])).encode() for path in paths])
+        place, paths = self._repository.place, sorted(entries)
+        told = ((path, entries[path]) for path in paths)
+        rows = (object_json(path, entry, shown_address(place, entry)) for path, entry in told)
+        return _Rows(paths, [json.dumps(each).encode() for each in rows])
