@@ -170,7 +170,7 @@ def seaweedfs(
             "-ip.bind=127.0.0.1",
             "-master.telemetry=false",
             "-master.volumeSizeLimitMB=128",
-            "-volume.max=200",
+            "-volume.max=5000",  # each new bucket takes seven
             "-filer",
             "-s3",
             "-s3.port.iceberg=0",
