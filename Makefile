@@ -1,4 +1,4 @@
-# lakegc: `make help` lists what there is. Needs Python >= 3.11 and make; everything else comes with `make setup`.
+# lakegc: `make help` lists what there is. Needs Python 3.11 to 3.14 and make; everything else comes with `make setup`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

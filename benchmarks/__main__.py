@@ -1,6 +1,6 @@
 """`make bench`: every measurement as one table. Ratios within one run mean more than seconds between machines.
 
-`make bench-big` runs what takes longer, and only when it is named.
+What takes longer runs only when it is named: `make bench-big`; `python -m benchmarks answers` for `du` and `whatif`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED_ONLY = {"answers", "big"}
 
 
 def main(names: list[str]) -> int:
-    """Run the suites named, or all but the big one; print a table each."""
+    """Run the suites named, or all but those that only run when they are named; print a table each."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     for name in names or [each for each in SUITES if each not in _NAMED_ONLY]:
         if name not in SUITES:

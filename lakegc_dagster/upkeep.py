@@ -40,8 +40,8 @@ class RestoreConfig(dg.Config):
 
     place: str | None = Field(
         default=None,
-        description="Where the backup lies; else lakegc.yaml's `backup_to`. Without either, objects come back from "
-        "what the store itself keeps of them.",
+        description="Where the backup lies; else lakegc.yaml's `backup_to`. Without either, objects come back "
+        "out of quarantine, else from what the store itself keeps of them.",
     )
     paths: list[str] = Field(
         default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
@@ -70,7 +70,8 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
         "gc_restore": job(
             "gc_restore",
             _restore(options),
-            "Bring the objects of a mark back, from their backup or from what the store keeps. Overwrites nothing.",
+            "Bring the objects of a mark back, from their backup, out of quarantine, or from what the store keeps. "
+            "Overwrites nothing.",
             partitions_def=options.grid.definition,
         ),
         "gc_retire": job(

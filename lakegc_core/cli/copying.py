@@ -92,8 +92,8 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     }
     if result.is_undo:
         remarks |= {
-            "copied": f"{human_bytes(report['bytes'])}: the store shows them again",
-            "missing": "the store keeps them no more",
+            "copied": f"{human_bytes(report['bytes'])}: they are back at their place",
+            "missing": "neither quarantine nor the store keeps them",
             "different": "somebody else wrote or deleted them since: left as they are",
             "failed": "run the same command again",
         }
@@ -101,5 +101,5 @@ def copy_screen(result: CopyResult, report: Json) -> str:
         if count or outcome == "copied":
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
-    lines += ["", f"  {'in' if result.verb == 'backup' else 'from'} {report['place']}"]
+    lines += ["", f"  {'in' if result.verb == 'backup' or result.is_undo else 'from'} {report['place']}"]
     return "\n".join(lines)

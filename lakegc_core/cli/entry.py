@@ -127,13 +127,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(of: Sequence[Verb]) -> argparse.ArgumentParser:
-    """The command line of some verbs. Every option can be given as an environment variable LAKEGC_<NAME> as well, but
-    for those that may be given several times."""
+    """The command line of some verbs. Most options can be given as an environment variable LAKEGC_<NAME> as well: the
+    epilog says which."""
     top = _Parser(
         prog="lakegc",
         description="Garbage collection for lakeFS: finds the objects that nothing refers to, proves it, deletes them.",
-        epilog="Every option of a verb has an environment variable: --mark-id is LAKEGC_MARK_ID, and so on. "
-        "Options that can be given several times have none.",
+        epilog="Options of a verb have environment variables: --mark-id is LAKEGC_MARK_ID, and so on. Options that can "
+        "be given several times have none, nor has --protect-tags of whatif.",
     )
     top.add_argument("--version", action="version", version=f"lakegc {lakegc_core.__version__}")
     verbs = top.add_subparsers(required=True, metavar="VERB")

@@ -157,7 +157,7 @@ def name_mark(to: argparse.ArgumentParser) -> None:
 
 def metrics_option(to: argparse.ArgumentParser) -> None:
     """The option `--metrics FILE`."""
-    option(to, "--metrics", metavar="FILE", help="write metrics of the repository to FILE, as OpenMetrics text")
+    option(to, "--metrics", metavar="FILE", help="write metrics to FILE, as OpenMetrics text")
 
 
 def show(options: argparse.Namespace, value: Any, screen: str) -> None:

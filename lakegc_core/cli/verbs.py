@@ -68,18 +68,21 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
         "hours and is unfinished, else the present, UTC)"
     )
     option(to, "--mark-id", metavar="ID", help=text)
-    text = "youngest age of what may be collected, e.g. 25h (the default)"
+    text = "youngest age of what may be collected, e.g. 48h (default: as lakegc.yaml says, else 25h)"
     option(to, "--min-age", parse_duration, metavar="DURATION", help=text)
-    option(to, "--safety", choices=("full", "standard", "none"), help="safety level (default: full)")
-    option(to, "--rules", choices=RULES_MODES, help="what a repository without GC rules means")
-    on_or_off(to, "--protect-tags", "keep what tagged commits refer to (default; lakeFS itself does not)")
+    text = "safety level (default: as lakegc.yaml says, else full)"
+    option(to, "--safety", choices=("full", "standard", "none"), help=text)
+    text = "what a repository without GC rules means (default: as lakegc.yaml says, else required)"
+    option(to, "--rules", choices=RULES_MODES, help=text)
+    text = "keep what tagged commits refer to; lakeFS itself does not (default: as lakegc.yaml says, else yes)"
+    on_or_off(to, "--protect-tags", text)
     mode = to.add_mutually_exclusive_group()
     flag(mode, "--clean", "read everything anew, whatever earlier marks have left")
     flag(mode, "--incremental", "read what changed since the mark before, although a clean one is due")
 
 
 def _sweeping_options(to: argparse.ArgumentParser) -> None:
-    _accepting_options(to)
+    _accepting_options(to, "sweep")
     flag(to, "--dry-run", "do everything but delete; say also what would go past guards that can be accepted")
     text = "delete at most so much, e.g. 2TB; the largest objects first"
     option(to, "--most-bytes", parse_size, metavar="SIZE", help=text)
@@ -90,9 +93,9 @@ def _sweeping_options(to: argparse.ArgumentParser) -> None:
     option(to, "--most-requests", whole(), metavar="N", help=text)
 
 
-def _accepting_options(to: argparse.ArgumentParser) -> None:
+def _accepting_options(to: argparse.ArgumentParser, verb: str) -> None:
     flag(to, "--yes", "do not ask; needed where there is no terminal")
-    option(to, "--accept", many=True, metavar="GUARD", help="sweep although this guard refused")
+    option(to, "--accept", many=True, metavar="GUARD", help=f"{verb} although this guard refused")
     option(to, "--because", metavar="REASON", help="why --accept is right; goes into the report")
 
 
@@ -103,7 +106,8 @@ def _marks_arguments(to: argparse.ArgumentParser) -> None:
 
 def _retire_arguments(to: argparse.ArgumentParser) -> None:
     name_repository(to)
-    option(to, "--keep", whole(0), metavar="N", help=f"newest complete marks to keep (default: {KEEP_MARKS})")
+    text = f"newest complete marks to keep (default: as lakegc.yaml says, else {KEEP_MARKS})"
+    option(to, "--keep", whole(0), metavar="N", help=text)
     flag(to, "--dry-run", "say what would be retired")
 
 
@@ -115,13 +119,13 @@ def _history_arguments(to: argparse.ArgumentParser) -> None:
 def _report_arguments(to: argparse.ArgumentParser) -> None:
     one_or_all(to)
     option(to, "--html", metavar="FILE", help="write the report as one page of HTML with pictures to FILE")
-    text = "ask also what each branch and each number of days keeps, as `du` and `whatif` do; of one repository"
+    text = "with --html or --json, of one repository: also what each branch and each number of days keeps (du, whatif)"
     flag(to, "--answers", text)
 
 
-def _by_mark(to: argparse.ArgumentParser) -> None:
+def _by_mark(to: argparse.ArgumentParser, use: str = "answer from") -> None:
     name_repository(to)
-    option(to, "--mark-id", metavar="ID", help="answer from this complete mark (default: `latest`)")
+    option(to, "--mark-id", metavar="ID", help=f"{use} this complete mark (default: `latest`)")
 
 
 def _du_arguments(to: argparse.ArgumentParser) -> None:
@@ -167,7 +171,7 @@ def _glob(given: str) -> str:
 def _gone_arguments(to: argparse.ArgumentParser) -> None:
     _by_mark(to)
     to.add_argument("paths", metavar="GLOB", help="paths: * stays in a folder, ** crosses them")
-    text = f"name at most so many objects; the others are counted (default: {MOST_NAMED})"
+    text = f"name at most so many objects of each kind, up to 2,000; the others are counted (default: {MOST_NAMED})"
     option(to, "--most", whole(), metavar="N", default=MOST_NAMED, help=text)
 
 
@@ -185,7 +189,7 @@ def _backup_arguments(to: argparse.ArgumentParser) -> None:
 
 def _restore_arguments(to: argparse.ArgumentParser) -> None:
     name_mark(to)
-    text = "where from: the DEST of the backup; without it, from what the store itself keeps of what sweeps deleted"
+    text = "where from: the DEST of the backup; without it, from quarantine, else from what the store itself keeps"
     to.add_argument("source", metavar="SRC", nargs="?", help=text)
     text = "only objects that commits show at such paths (* stays in a folder, ** crosses them), or such addresses"
     option(to, "--path", _glob, many=True, metavar="GLOB", help=text)
@@ -193,8 +197,8 @@ def _restore_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _drill_arguments(to: argparse.ArgumentParser) -> None:
-    _by_mark(to)
-    _accepting_options(to)
+    _by_mark(to, "drill with")
+    _accepting_options(to, "drill")
     text = f"delete and bring back at most so many objects (default: {DRILL_OBJECTS})"
     option(to, "--objects", whole(1, DRILL_OBJECTS_MOST), metavar="N", default=DRILL_OBJECTS, help=text)
     text = "choose objects of at most so much in all, e.g. 5GB: each is read before and after (default: 1 GiB)"
@@ -209,7 +213,10 @@ def _copying_options(to: argparse.ArgumentParser) -> None:
 
 def _doctor_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument(
-        "repository", metavar="REPO", nargs="?", help="without it: the server, lakegc.yaml and the rules of all"
+        "repository",
+        metavar="REPO",
+        nargs="?",
+        help="without it: the server, lakegc.yaml, and the rules and namespaces of all",
     )
 
 
@@ -271,13 +278,13 @@ VERBS = (
     _verb(
         "copying",
         "backup",
-        "copy the objects that a mark would delete away, under their own keys",
+        "copy away what a mark would delete, under its own keys",
         _backup_arguments,
     ),
     _verb(
         "copying",
         "restore",
-        "bring the objects of a mark back, from their backup or from what the store keeps",
+        "bring the objects of a mark back, from their backup, out of quarantine, or from what the store keeps",
         _restore_arguments,
     ),
     _verb(

@@ -63,12 +63,12 @@ class CopyResult:
     verb: str
     repository: str
     mark_id: str
-    place: str  # where the backup lies; the namespace itself where the store kept the objects
+    place: str  # where the backup lies; the namespace itself without a backup
     outcomes: Mapping[str, int]
     bytes: int  # copied now
     problems: Sequence[Json]
     seconds: float
-    is_undo: bool = False  # a restore of what the store itself had kept
+    is_undo: bool = False  # a restore without a backup: out of quarantine, or of what the store itself had kept
 
     @property
     def failed(self) -> int:

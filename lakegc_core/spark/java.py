@@ -41,10 +41,16 @@ class Java:
 
     @property
     def cache(self) -> Path | None:
-        """The file of the cache of this build for this Spark, made or not; None if the Java is too old for one."""
+        """The file of the cache of this build for this Spark, made or not; None if the Java is too old for one.
+
+        Java takes a cache only for the same jars in the same order, and complains of another one at each start. Both
+        change when the folder of jars is filled anew. Whole seconds: layers of images keep no more of a time.
+        """
         if self.version < _OLDEST_WITH_CACHE:
             return None
-        key = f"{self.build} {_spark_version()} {_spark_folder()}"
+        jars = _spark_folder() / "jars"
+        filled_at = int(jars.stat().st_mtime) if jars.exists() else 0
+        key = f"{self.build} {_spark_version()} {_spark_folder()} {filled_at}"
         return machine.place_for(f"spark-{_number(key)}.aot")
 
 
@@ -66,7 +72,7 @@ def prepare(*, quick: bool = False) -> None:
         if not any(each.startswith(option.partition("=")[0] + "=") for each in options):
             options.append(option)
     if java.cache is not None and java.cache.exists() and not any("AOTCache" in option for option in options):
-        options.append(f"-XX:AOTCache={java.cache}")  # one that does not fit is left alone by the JVM
+        options.append(f"-XX:AOTCache={java.cache}")
     if quick and not any("Tiered" in option for option in options):
         options.append(_QUICK)
     if quick and not any("GC" in os.environ.get(name, "") for name in _TOLD_BY):  # two collectors, and Java ends

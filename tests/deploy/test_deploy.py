@@ -202,7 +202,7 @@ def test_the_settings_of_the_example_are_settings(tmp_path: Path) -> None:
 
 def test_the_image_copies_what_there_is_and_warms_java_up() -> None:
     lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    second = len(lines) - 1 - lines[::-1].index("FROM python:3.12-slim")
+    second = len(lines) - 1 - lines[::-1].index("FROM python:3.11-slim")
     copies = {at: shlex.split(line)[1:-1] for at, line in enumerate(lines) if line.startswith("COPY ")}
     copied = [source for sources in copies.values() if sources[0] != "--from=wheel" for source in sources]
     of_source = [at for at, sources in copies.items() if any(each.startswith("lakegc_") for each in sources)]

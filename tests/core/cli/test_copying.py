@@ -1,4 +1,4 @@
-"""What the commands say of a backup that cannot begin, and of a restore from what the store itself keeps."""
+"""What the commands say of a backup that cannot begin, and of a restore without a backup."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_a_mark_of_a_former_format_is_opened_for_a_restore_and_for_no_backup(
     assert "keeps nothing of what a sweep deletes" in capsys.readouterr().err
 
 
-def test_the_screen_says_what_the_store_shows_again_and_what_it_keeps_no_more() -> None:
+def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_keeps() -> None:
     screen = copy_screen(UNDONE, copy_report(UNDONE))
-    assert "2 objects   20 B: the store shows them again" in screen
-    assert "1 objects   the store keeps them no more" in screen and "backup" not in screen
+    assert "2 objects   20 B: they are back at their place" in screen and screen.endswith("\n  in s3://b/ns")
+    assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
     assert _failed(UNDONE) == "1 objects were not brought back. The other 2 are at their place; run it again."
 
 

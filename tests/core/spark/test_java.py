@@ -77,6 +77,24 @@ def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkey
     assert options[0] == "-Dmine=1" and options.count(f"-XX:AOTCache={found}") == 1
 
 
+def test_a_cache_of_before_the_jars_were_put_down_anew_is_not_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    monkeypatch.setattr(java, "_spark_folder", lambda: jars.parent)
+    os.utime(jars, (1_700_000_000.25, 1_700_000_000.25))
+    before = java._find().cache
+    os.utime(jars, (1_700_000_000, 1_700_000_000))
+    assert before is not None and java._find().cache == before, "an image's layers keep whole seconds"
+    cache.mkdir(parents=True, exist_ok=True)
+    before.touch()
+    os.utime(jars, (1_700_000_060, 1_700_000_060))
+    java.prepare()
+    assert "AOTCache" not in os.environ["SPARK_SUBMIT_OPTS"]
+    assert java._find().cache != before, "so that `make setup` makes another one"
+
+
 def test_caches_that_no_spark_can_use_any_more_are_removed(cache: Path, tmp_path: Path) -> None:
     cache.mkdir(parents=True)
     alive = tmp_path / "another-environment"
