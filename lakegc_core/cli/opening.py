@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
-    """The session of the settings. `quick`: for little work."""
-    from lakegc_core.spark.session import session
+    """The session of the settings, which may not stand yet. `quick`: for little work."""
+    from lakegc_core.spark.session import session_soon
 
-    return session(settings.spark.master, settings.spark.conf, quick=quick)
+    return session_soon(settings.spark.master, settings.spark.conf, quick=quick)
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

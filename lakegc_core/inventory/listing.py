@@ -32,13 +32,13 @@ from lakegc_core.inventory.carried import (
 )
 from lakegc_core.inventory.shards import ShardReading, add_counts, add_to
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
-from lakegc_core.marks.layers import Basis, choose
+from lakegc_core.marks.layers import LITTLE, Basis, choose, listed_before
 from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.session import run_here, run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.store.clock import ahead
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _NESTED = "^data/(.*/)?_lakefs/"  # metadata of another repository below data/: its data lies among ours
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
+_FOLDERS_HERE, _THREADS = 1_000, 8  # of little work
 
 
 def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
@@ -78,9 +79,8 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
     anew = [folder for folder in folders if folder not in carried]
     how = f"those changed since mark {basis.layers[0].mark_id}" if basis.layers else f"a clean mark: {basis.why_clean}"
     context.say(f"{Stage.NAMESPACE_LISTING}: {_said(anew, units)} to list ({how})")
-    width = _width(spark, context, len(anew))
     work = _FolderListing(listing, frozenset(unit for unit in carried if unit.startswith(SHARDED)))
-    results = run_tasks(spark, [anew[number::width] for number in range(width)], work.run)
+    results = _run(spark, context, anew, work)
     found = parts_of(results, [Stage.NAMESPACE_LISTING, UNITS])
     parts += found[Stage.NAMESPACE_LISTING]
     sharded, seen = _of_shards(results)
@@ -114,10 +114,16 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
     return StageOutput({Stage.NAMESPACE_LISTING: parts, UNITS: units_parts, GONE: gone.parts}, facts)
 
 
-def _width(spark: SparkSession, context: MarkContext, folders: int) -> int:
-    """The number of tasks that share the folders to list."""
+def _run(spark: SparkSession, context: MarkContext, folders: list[str], work: _FolderListing) -> list[Json]:
+    """List the folders, in shares, side by side. Of a namespace that held little last time this process lists them: the
+    session may not stand yet, and lakeFS's dump, for which a mark waits, is asked for after the listing."""
+    before = listed_before(context)
+    is_little = before is not None and before.objects <= LITTLE and len(folders) <= _FOLDERS_HERE
     wanted = context.settings.scale.listing_parallelism
-    return min(wanted or 4 * spark_width(spark), folders if wanted else -(-folders // _FOLDERS_PER_TASK))
+    most = wanted or (_THREADS if is_little else 4 * spark_width(spark))
+    width = min(most, len(folders) if wanted else -(-len(folders) // _FOLDERS_PER_TASK))
+    shares = [folders[number::width] for number in range(width)]
+    return run_here(shares, work.run, most) if is_little else run_tasks(spark, shares, work.run)
 
 
 def _overlapping(context: MarkContext) -> list[str]:

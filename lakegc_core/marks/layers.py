@@ -94,18 +94,21 @@ def is_little(mark: MarkArtifacts) -> bool:
     return mark.facts(ListingFacts).objects <= LITTLE
 
 
+def listed_before(context: MarkContext) -> ListingFacts | None:
+    """What the newest of the other marks listed; None if it did not come to its end, or does not read."""
+    earlier = (each.mark for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
+    mark = next(earlier, None)
+    try:
+        return None if mark is None or mark.manifest(_LAST) is None else mark.facts(ListingFacts)
+    except LakegcError:
+        return None
+
+
 def will_be_little(context: MarkContext) -> bool:
     """True if a mark that begins now will most likely be little work, as far as one look at the newest of the others
     tells: it will rest on them, or the namespace holds little. Only how Spark is started hangs on it."""
-    earlier = (each.mark for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
-    mark = next(earlier, None)
-    if mark is None:
-        return False
-    try:
-        if mark.manifest(_LAST) is None:
-            return False
-        listed = mark.facts(ListingFacts)
-    except LakegcError:
+    listed = listed_before(context)
+    if listed is None:
         return False
     due = context.header.mode == CLEAN or len(listed.rests_on) + 1 >= context.policy.clean_every
     return listed.objects <= LITTLE or context.header.mode == INCREMENTAL or not due

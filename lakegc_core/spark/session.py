@@ -14,11 +14,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -106,6 +107,29 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     return started
 
 
+def session_soon(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick: bool = False
+) -> SparkSession:
+    """A `session`; on this machine one that starts beside this thread. Java takes seconds, in which a command can read
+    marks, list, and wait for lakeFS. What is asked of it waits until it stands; if it cannot start, that is its error.
+    """
+    if not master.startswith("local"):
+        return session(master, conf, quick=quick)  # who named a wrong master learns it at once
+    return cast("SparkSession", _Soon(lambda: session(master, conf, quick=quick)))
+
+
+class _Soon:
+    """Stands for a session that is being started: every attribute is the session's."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        starter = ThreadPoolExecutor(1, "spark")
+        self._started = starter.submit(start)
+        starter.shutdown(wait=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._started.result(), name)
+
+
 @contextmanager
 def _refused_master(master: str) -> Iterator[None]:
     """SettingsError where Java started and refused a master other than this machine: Spark's own error blames Java."""
@@ -190,6 +214,12 @@ def run_tasks(
     return collect_results(numbers.mapInArrow(body, _RESULT))
 
 
+def run_here(items: Sequence[Item], task: Callable[[Item], Iterator[Json]], threads: int) -> list[Json]:
+    """What `run_tasks` does, in so many threads of this process: for little work, for which Spark need not stand."""
+    with ThreadPoolExecutor(threads) as pool:
+        return [_as_told(result) for results in pool.map(lambda item: list(task(item)), items) for result in results]
+
+
 def begin_task(clocks: dict[str, str]) -> None:
     """First thing in a task: take over the driver's clock, and spare Python's garbage collector what is imported.
 
@@ -205,7 +235,7 @@ def run_on_rows(rows: DataFrame | Mapped, task: Callable[[Iterator[pa.RecordBatc
     clocks, make = clock.ambient(), None
     if isinstance(rows, Mapped):
         if isinstance(rows.of, Few):
-            return [json.loads(json.dumps(result)) for result in task(rows.here())]  # as of tasks elsewhere
+            return [_as_told(result) for result in task(rows.here())]
         rows, make = rows.of, rows.make
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -327,6 +357,12 @@ def clear_errors() -> Iterator[None]:
             if isinstance(kind, type) and issubclass(kind, LakegcError):
                 raise kind(message) from None
         raise
+
+
+def _as_told(result: Json) -> Json:
+    """A result as tasks elsewhere would tell it."""
+    told: Json = json.loads(json.dumps(result))
+    return told
 
 
 def _row(result: Json) -> pa.RecordBatch:

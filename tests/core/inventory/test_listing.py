@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core.errors import IncompleteError, RefusedError
+from lakegc_core.inventory import listing
 from lakegc_core.inventory.carried import UNITS
 from lakegc_core.inventory.listing import _Listing, _overlapping
+from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
+from lakegc_core.pipeline import mark
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.stages import namespace_listing
 from lakegc_core.store.local import LocalConfig, LocalStore
@@ -31,11 +34,16 @@ GARBAGE = f"{SLICE}ca5b63g7lm5ii5490900"
 def served(tmp_path: Path) -> Iterator[Lake]:
     with lake(tmp_path) as found:
         repository = found.create("lake")
+        repository.set_rules(7)
         repository.upload("main", "a", b"1")
         repository.commit("main", "one")
         for key in (GARBAGE, "README.md", "data/loose", "exports/2024/x.csv", f"{SLICE}_lakefs/nested"):
             leave(repository, key, 30, b"12345")
         yield found
+
+
+def by_address(row: dict[str, Any]) -> str:
+    return str(row["address"])
 
 
 def rows(context: MarkContext, dataset: str = "") -> list[dict[str, Any]]:
@@ -61,6 +69,25 @@ def test_every_object_is_listed_once_and_lakefs_own_metadata_is_not(quick: Spark
     assert sum(row["objects"] for row in units if row["unit"] == SLICE) == 2 and {"", "data/"} <= {
         row["unit"] for row in units
     }
+
+
+def test_what_held_little_last_time_is_listed_while_the_session_starts(quick: SparkSession, served: Lake) -> None:
+    """The same rows as tasks list, and nothing is asked of Spark."""
+    mark(quick, served.begin("lake", "m1"))
+    served.sandbox.repository("lake").upload("main", "b", b"22")
+    here = served.begin("lake", "m2", mode=CLEAN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "LITTLE", 1)
+        with pytest.raises(AttributeError):
+            namespace_listing(NO_SPARK, here)
+    namespace_listing(NO_SPARK, here)
+    tasks = served.begin("lake", "m3", mode=CLEAN)
+    with pytest.raises(AttributeError):
+        namespace_listing(NO_SPARK, tasks)  # m2 did not come to its end, so that nobody knows how much there is
+    namespace_listing(quick, tasks)
+    assert sorted(rows(here), key=by_address) == sorted(rows(tasks), key=by_address)
+    one, other = (replace(each.mark.facts(ListingFacts), clock_skew=0.0) for each in (here, tasks))
+    assert one == other and one.objects == len(rows(here)) > 5
 
 
 def test_a_place_without_lakefs_metadata_is_not_where_the_server_writes(served: Lake, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark
@@ -20,7 +22,7 @@ from lakegc_core.errors import LakegcError, ServerError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.names import Json
 from lakegc_core.spark import session as module
-from lakegc_core.spark.session import clear_errors, many, run_tasks, session
+from lakegc_core.spark.session import clear_errors, many, run_tasks, session, session_soon
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part
@@ -47,6 +49,28 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan
     rows.join(seen, "address", how).explain()
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
+
+
+def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks something of it waits, and meets the error if it did not start."""
+    may_start, begun = threading.Event(), list[str]()
+
+    def starts(master: str, conf: object = None, *, quick: bool = False) -> Any:
+        begun.append(threading.current_thread().name)
+        assert may_start.wait(STARTS)
+        if master == "local[0]":
+            raise SettingsError("no such master")
+        return SimpleNamespace(version=f"{master} {quick}")
+
+    monkeypatch.setattr(module, "session", starts)
+    sound, wrong = session_soon("local[2]", quick=True), session_soon("local[0]")
+    may_start.set()
+    assert sound.version == "local[2] True"
+    with pytest.raises(SettingsError, match="no such master"):
+        wrong.range(1)
+    assert session_soon("spark://there:7077").version == "spark://there:7077 False"
+    assert begun[-1] == threading.current_thread().name, "of another machine, it stands before the command goes on"
+    assert threading.current_thread().name not in begun[:-1]
 
 
 def test_spark_does_not_look_for_the_line_of_python_behind_each_column(spark: SparkSession) -> None:
