@@ -51,8 +51,9 @@ def series_now(context: RepositoryContext) -> tuple[object, ...]:
 
 
 def began_to_read_at(mark: MarkArtifacts) -> float:
-    """The time when a mark began to read its commits, unix seconds: its findings are true of that moment."""
-    return mark.require(Stage.RETENTION_COMMITS).started_at
+    """The time when a mark asked for its staged dump, unix seconds: what others saw live since then it may have missed.
+    One that was resumed read its commits later, and its dump is as old as it was."""
+    return mark.require(Stage.UNCOMMITTED_ADDRESSES).started_at
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,11 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
 
 @dataclass(frozen=True)
 class LaterMarks:
-    """Marks of the same repository that asked lakeFS for anything since one had read its commits: the newest finished
-    one, and whether one that did not finish asked later than that."""
+    """Marks of the same repository that asked lakeFS for anything since one had begun to read: the finished one that
+    asked last, and whether others asked since that one began to read, so that it may not know what they found."""
 
     finished: MarkArtifacts | None
-    unfinished: bool
+    others: bool
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
@@ -148,8 +149,10 @@ def later_marks(context: MarkContext) -> LaterMarks:
     later = [each for each in Shelf.of(context, context.level) if _is_other(each, context) and each.asked_until >= read]
     finished = [each for each in later if each.is_complete and each.fault is None]
     newest = max(finished, key=lambda each: each.asked_until, default=None)
-    unfinished = max((each.asked_until for each in later if each not in finished), default=0.0)
-    return LaterMarks(newest.mark if newest else None, unfinished > (newest.asked_until if newest else 0.0))
+    if newest is None:
+        return LaterMarks(None, bool(later))
+    known_from = began_to_read_at(newest.mark)
+    return LaterMarks(newest.mark, any(each.asked_until >= known_from for each in later if each is not newest))
 
 
 def _is_other(each: Standing, context: MarkContext) -> bool:

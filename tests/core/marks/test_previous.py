@@ -71,6 +71,13 @@ def test_a_mark_that_was_resumed_carries_on_nothing_that_a_later_one_may_have_fo
 def test_a_damaged_mark_in_between_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
     made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
+def test_another_mark_may_have_found_anything_live_since_the_staged_dump_of_one_that_was_resumed(made: Made) -> None:
+    made("earlier", 0, resumed=2)
+    made("m1", 1, whole=2, resumed=3)
+    assert name(previous_mark(made("m2", 4, stages=0))) == "m1"
+    assert previous_findings(made("m2", 4, stages=0)) is None
+
+
     assert previous_findings(made("m3", 2, stages=0)) is None
 
 
@@ -131,7 +138,7 @@ def test_a_sweep_knows_the_newest_finished_mark_after_its_own(made: Made) -> Non
     made("m3", 3)
     made("other", 4, repository="another")
     found = later_marks(own)
-    assert (name(found.finished), found.unfinished) == ("m3", False)
+    assert (name(found.finished), found.others) == ("m3", False)
 
 
 def test_a_mark_that_was_begun_earlier_and_resumed_is_a_later_one(made: Made) -> None:
@@ -139,7 +146,7 @@ def test_a_mark_that_was_begun_earlier_and_resumed_is_a_later_one(made: Made) ->
     made("resumed", 0, resumed=2)
     assert name(later_marks(own).finished) == "resumed"
     made("broken-off", 0.5, stages=3, resumed=3)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
 
 
 @pytest.mark.parametrize(("stages", "may_have_found_any"), [(1, False), (2, True)])
@@ -148,22 +155,35 @@ def test_a_later_mark_that_broke_off_may_have_found_anything_live(
 ) -> None:
     own = made("m1", 0)
     made("broken-off", 1, stages=stages)
-    assert later_marks(own).unfinished is may_have_found_any
+    assert later_marks(own).others is may_have_found_any
     made("m2", 2)
-    assert not later_marks(own).unfinished, "the finished one waited anew for everything"
+    assert not later_marks(own).others, "the finished one waited anew for everything"
 
 
 def test_a_later_mark_that_is_damaged_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
     own = made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
+
+
+@pytest.mark.parametrize("stages", [2, 5], ids=["that broke off", "that is complete"])
+def test_a_later_mark_that_was_resumed_does_not_know_what_another_one_found_since_its_staged_dump(
+    made: Made, stages: int
+) -> None:
+    own = made("m1", 0)
+    made("m2", 1, whole=2, resumed=3)
+    found = later_marks(own)
+    assert (name(found.finished), found.others) == ("m2", False)
+    made("m3", 2, stages=stages)
+    found = later_marks(own)
+    assert (name(found.finished), found.others) == ("m2", True)
 
 
 def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path: Path) -> None:
     own = made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path), cutoff=1.0)
     made("m3", 2)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
 
 
 # --- marks that do not read ---
@@ -201,6 +221,25 @@ def test_a_mark_that_does_not_read_and_is_still_written_to_may_find_anything_liv
     alter(file_of(damaged.mark, tmp_path), cutoff=1.0)
     written(damaged, tmp_path, 1)
     made("m3", 2)
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_a_complete_mark_that_lacks_a_manifest_counts_as_one_that_does_not_read(
+    made: Made, tmp_path: Path, stage: str
+) -> None:
+    """Before, it stopped all marks until a person removed it."""
+    own = made("m1", 0)
+    damaged = made("m2", 1)
+    file_of(damaged.mark, tmp_path, stage).unlink()
+    written(damaged, tmp_path, 1)
+    missing = f"its manifest of {stage} is missing, and that of expired_addresses stands"
+    assert later_marks(own).others
+    context = made("m3", 2)
+    assert findings_before(context) == FindingsBefore(None, f"mark m2 says nothing of what was live: {missing}")
+    assert name(previous_mark(context)) == "m1"
+    assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+    shutil.rmtree(tmp_path / own.mark.folder)
+    assert findings_before(context).why == f"the first that reads; mark m2 does not: {missing}"
+
+
     assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
     written(damaged, tmp_path, 2)
     assert previous_findings(made("m4", 3, stages=0)) is None
@@ -211,10 +250,10 @@ def test_a_sweep_trusts_a_mark_that_came_after_one_that_does_not_read(made: Made
     damaged = made("m2", 1)
     alter(file_of(damaged.mark, tmp_path, "expired_addresses"), rows=4)
     written(damaged, tmp_path, 1)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
     made("m3", 2)
     found = later_marks(own)
-    assert (name(found.finished), found.unfinished) == ("m3", False)
+    assert (name(found.finished), found.others) == ("m3", False)
 
 
 # --- marks of a served repository ---
