@@ -100,21 +100,21 @@ def _may_go_on(each: Standing, own: Header) -> bool:
 
 def _why_first(shelf: Shelf) -> str:
     """The reason why there is no mark to go on from: an upgrade, or damage, is said by name."""
-    unread = next((each for each in shelf if each.error is not None), None)
+    unread = next((each for each in shelf if each.fault is not None), None)
     if unread is None:
         return "the first of its kind"
-    return f"the first that reads; mark {unread.mark_id} does not: {unread.error}"
+    return f"the first that reads; mark {unread.mark_id} does not: {unread.fault}"
 
 
 def unfinished_mark(context: RepositoryContext) -> str | None:
     """The mark that was begun last, if that was lately and it did not come to its end: who marks again goes on with it.
-    An older one is left, because what it listed is old. Ids are names and tell no time; one that is to come tells none
-    either."""
+    An older one is left, because what it listed is old; so is one with a fault, which cannot come to its end. Ids are
+    names and tell no time; one that is to come tells none either."""
     now = clock.now().timestamp()
     begun = {each.header.started_at: each for each in Shelf.of(context) if each.header is not None}
     last = max((at for at in begun if at <= now), default=0.0)
     is_lately = now - last <= RESUMED_WITHIN.total_seconds()
-    return begun[last].mark_id if is_lately and begun[last].is_unfinished else None
+    return begun[last].mark_id if is_lately and begun[last].is_unfinished and begun[last].fault is None else None
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:
