@@ -353,6 +353,11 @@ EXPIRED = (
             "    if new.rows:\n",
             "    if False:\n",
         ),
+        (
+            "a metarange that came back counts twice",
+            "    ranges = ranges.group_by(ranges.column_names).aggregate([])  # each once\n",
+            "",
+        ),
     ),
     *of(
         "lakegc_core/references/shown/compaction.py",
