@@ -25,7 +25,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.previous import began_to_read_at, later_marks, previous_findings
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
-from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.dataset import Dataset, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import beside
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
@@ -49,7 +49,8 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
     commits (this mark: `commits_read_at`, unix seconds).
 
-    Looked up by the address itself: a hash that collides would make an object look older than it is.
+    Every series begins anew if the findings of the mark before do not read. Looked up by the address itself: a hash
+    that collides would make an object look older than it is.
     """
     from pyspark.sql import functions as F
 
@@ -58,6 +59,10 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     if before is None or _was_laxer(before, context) or began_to_read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(commits_read_at))
     found, read_at = in_series(before), began_to_read_at(before)
+    (whole,) = readable(spark, [found])
+    if whole != found:
+        context.say(f"{Stage.EXPIRED_ADDRESSES}: what mark {before.mark_id} found does not read; all gaps begin anew")
+        return rows.then(shape, _Since(commits_read_at))
     carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
     known = sum(each.rows for each in carried)
     if known <= MOST_CARRIED:

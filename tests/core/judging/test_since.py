@@ -91,6 +91,34 @@ def test_a_mark_with_a_longer_minimum_age_than_the_mark_before_carries_nothing_o
     assert batch["since"].to_pylist() == [NOW if carried else now]
 
 
+@pytest.mark.parametrize("kept", [0, 9], ids=["is missing", "is shorter"])
+def test_where_a_part_of_what_the_mark_before_found_does_not_read_all_gaps_begin_anew(
+    marked: Marked, kept: int
+) -> None:
+    """Before, the clean mark that such a mark causes failed by it."""
+    row = {"address": "a", "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": NOW}
+    first = marked(1, len(STAGES) - 1)
+    finish(first, STAGES[-1], {"expired_addresses": (FINDINGS_SCHEMA, [row])})
+    said = list[str]()
+    second = replace(marked(2, 0), say=said.append)
+    rows = Mapped(Few(NO_SPARK, lambda: iter([pa.RecordBatch.from_pylist([{"address": "a"}], ADDRESS)])), ADDRESS)
+    now = NOW + timedelta(days=2)
+
+    def since() -> list[datetime]:
+        [batch] = findings.with_since(NO_SPARK, second, rows, now.timestamp()).here()
+        found: list[datetime] = batch["since"].to_pylist()
+        return found
+
+    assert (since(), said) == ([NOW], [])
+    (part,) = findings.in_series(first.mark).sources
+    store, key = connect(part.config), f"{part.folder}/{part.part.name}"
+    data = store.read(key)
+    store.delete_many([key])
+    if kept:
+        store.write(key, data[:kept])
+    assert since() == [now] and "what mark m1 found does not read" in said[0]
+
+
 def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "hash_strings", lambda rows: np.array([len(row) for row in rows.to_pylist()]))
     known = {"a": 5, "bb": 7, "cc": 6, "dddd": 8}
