@@ -20,7 +20,7 @@ from lakegc_core.marks.artifacts import HOME, RETIRED, Header, Manifest, MarkArt
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.ids import is_mark_id
 from lakegc_core.names import STAGES, Stage
-from lakegc_core.policy.facts import ListingFacts
+from lakegc_core.policy.facts import CommitsFacts, ListingFacts, largest_skew
 from lakegc_core.policy.judgements import out_of_order
 from lakegc_core.policy.safety import Level
 from lakegc_core.store.base import StoreConfig, connect
@@ -151,7 +151,8 @@ def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level)
         raise MarkError(f"it says that it was at work on {clock.instant(last)}, which is to come")
     if not manifests:
         return
-    limit, skew = level.clock_skew.total_seconds(), facts_of(manifests, ListingFacts).clock_skew
+    commits = facts_of(manifests, CommitsFacts) if Stage.RETENTION_COMMITS in manifests else None
+    limit, skew = level.clock_skew.total_seconds(), largest_skew(facts_of(manifests, ListingFacts), commits)
     if abs(skew) > limit:
         raise MarkError(f"its clock and the store's differed by {skew:.0f} s")
     if stage := out_of_order(header.started_at, manifests):

@@ -162,6 +162,7 @@ def maker(folder: Path) -> Made:
         resumed: float | None = None,
         whole: int = 1,
         heads_unknown: int = 0,
+        skew: float = 0.0,
         live: int = 100,
         previous: Any = None,
         accepted: Amount = NOTHING,
@@ -174,7 +175,7 @@ def maker(folder: Path) -> Made:
         for number, stage in enumerate(STAGES[:stages]):
             facts: dict[str, Any] = {}
             if stage == "retention_commits":
-                facts = {"former_heads_unknown": heads_unknown}
+                facts = {"former_heads_unknown": heads_unknown, "clock_skew": skew}
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
