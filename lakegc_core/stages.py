@@ -6,6 +6,7 @@ A marking stage runs once, after the one before it. It counts only when its mani
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakegc_core.inventory.listing import list_namespace
@@ -18,6 +19,7 @@ from lakegc_core.policy.facts import CommitsFacts, StagedFacts
 from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.references.ranges.committed import read_committed
 from lakegc_core.references.staged import dump_staged
+from lakegc_core.store.clock import ahead
 from lakegc_core.sweep import sweep
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.chosen import Chosen
@@ -51,7 +53,9 @@ def retention_commits(spark: SparkSession, context: MarkContext) -> StageResult:
 
     def body(spark: SparkSession, context: MarkContext) -> StageOutput[CommitsFacts]:
         folder = context.mark.stage_folder(Stage.RETENTION_COMMITS)
-        return find_retained(spark, context, folder, former=former_state(context))
+        found = find_retained(spark, context, folder, former=former_state(context))
+        # By this clock commits have expired. It need not be the one of the listing: a mark may be resumed elsewhere.
+        return replace(found, facts=replace(found.facts, clock_skew=ahead(context.data)))
 
     return run_stage(Stage.RETENTION_COMMITS, spark, context, body)
 

@@ -25,7 +25,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.previous import began_to_read_at, later_marks, previous_findings
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import Mapped, many, moment
-from lakegc_core.tables.dataset import Dataset
+from lakegc_core.tables.dataset import Dataset, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import beside
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
@@ -49,7 +49,8 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
     commits (this mark: `commits_read_at`, unix seconds).
 
-    Looked up by the address itself: a hash that collides would make an object look older than it is.
+    Every series begins anew if the findings of the mark before do not read. Looked up by the address itself: a hash
+    that collides would make an object look older than it is.
     """
     from pyspark.sql import functions as F
 
@@ -57,17 +58,21 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     before, journal = previous_findings(context), sweeps.rescues(spark, context)
     if before is None or _was_laxer(before, context) or began_to_read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(commits_read_at))
-    found = in_series(before)
+    found, read_at = in_series(before), began_to_read_at(before)
+    (whole,) = readable(spark, [found])
+    if whole != found:
+        context.say(f"{Stage.EXPIRED_ADDRESSES}: what mark {before.mark_id} found does not read; all gaps begin anew")
+        return rows.then(shape, _Since(commits_read_at))
     carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
     known = sum(each.rows for each in carried)
     if known <= MOST_CARRIED:
-        return rows.then(shape, _Since(commits_read_at, *carried), holding=known)
+        return rows.then(shape, _Since(commits_read_at, read_at, *carried), holding=known)
     now = moment(commits_read_at)
     frame = (
         found.frame(spark, "address", "since")
         .withColumnRenamed("since", "before")
         .join(many(sweeps.last_rescues(spark, journal.rows).as_frame()), "address", "left")
-        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.col("before")))
+        .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.least("before", moment(read_at))))
         .select("address", "before")
     )
     joined = rows.as_frame().join(many(frame), "address", "left")
@@ -83,9 +88,10 @@ def _was_laxer(before: MarkArtifacts, context: MarkContext) -> bool:
 @dataclass(frozen=True)
 class _Since:
     """Adds the column `since` to rows with an address: `now` (unix seconds), or since when the mark before knows it.
-    `before`: what that mark found unreferenced; `rescued`: the journal of rescues."""
+    `before`: what that mark found unreferenced; `read_at`: when it began to read; `rescued`: the journal of rescues."""
 
     now: float
+    read_at: float = 0.0
     before: Wanted | None = None
     rescued: Wanted | None = None
 
@@ -95,7 +101,7 @@ class _Since:
         for batch in batches:
             since = np.full(batch.num_rows, now)
             if self.before is not None and self.rescued is not None:
-                rows, known = _carried(self.before.names, self.rescued.names).find(batch["address"])
+                rows, known = _carried(self.before.names, self.rescued.names, self.read_at).find(batch["address"])
                 since[rows] = np.minimum(known, now)
             yield batch.append_column(field, pa.array(since).cast(field.type))
 
@@ -126,31 +132,41 @@ class _Carried:
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(before: Names, rescued: Names) -> _Carried:
+def _carried(before: Names, rescued: Names, read_at: float) -> _Carried:
     """Objects that the mark before found unreferenced and nobody rescued since: read once by each worker process."""
     known = pa.Table.from_batches(read_named(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
     journal = pa.Table.from_batches(read_named(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
-    return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))
+    return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))
+
+
+def _seen(since: pa.Array | pa.ChunkedArray, read_at: float) -> pa.Array | pa.ChunkedArray:
+    """The times from which a rescue says more of objects than a mark does: their `since`, or when the mark began to
+    read (`read_at`, unix seconds) if that is earlier. The dump of a mark that was resumed is older than its commits, by
+    which `since` goes."""
+    began = instant(read_at).cast(since.type)
+    return pc.if_else(pc.less(since, began), since, began)
 
 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: Mapped) -> Mapped:
     """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
 
-    A later mark that was not finished, or a mark or a journal that does not read, may have found any of them live. When
-    such an object ceased to be live nobody knows: the gap cannot begin before a mark finds it unreferenced again.
+    A later mark that was not finished, two that read at the same time, or a mark or a journal that does not read may
+    have found any of them live. When such an object ceased to be live nobody knows: the gap cannot begin before a mark
+    finds it unreferenced again.
     """
     now, shape = clock.now(), candidates.schema
     later, journal = later_marks(context), sweeps.rescues(spark, context)
-    if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:
-        return candidates.then(shape, partial(_live_again, now, "nobody knows"))
+    read_at = began_to_read_at(context.mark)
+    if later.others or read_at <= journal.unread_until:
+        return candidates.then(shape, partial(_anew, now))
     rows = beside(candidates, sweeps.last_rescues(spark, journal.rows), "rescued_at")
-    rows = rows.then(shape, partial(_live_again, now, "rescued_at"))
+    rows = rows.then(shape, partial(_anew_if_rescued, now, read_at))
     if later.finished is None:
         return rows
     theirs = in_series(later.finished).mapped(spark, "address", "since").then(_LATER, _as_later)
-    return beside(rows, theirs, "later").then(shape, partial(_live_again, now, "later"))
+    return beside(rows, theirs, "later").then(shape, partial(_anew_if_later, now))
 
 
 _LATER = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("since").with_name("later")])
@@ -160,21 +176,32 @@ def _as_later(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return (rows.rename_columns(_LATER.names) for rows in batches)
 
 
-def _live_again(now: datetime, by: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with the `since` that begins anew: `now` where they were rescued since (column rescued_at), or where a later
-    mark does not name them (column later), or with any other `by` for all; the later mark's own if that is later."""
+def _anew(now: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows with `since` set to now."""
+    return (_dated(rows, pa.repeat(pa.scalar(now, rows["since"].type), rows.num_rows)) for rows in batches)
+
+
+def _anew_if_rescued(now: datetime, read_at: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with `since` set to now where column `rescued_at` is not before it, nor before `read_at`: see `_seen`."""
     for rows in batches:
-        since, new = rows["since"], pa.scalar(now, rows["since"].type)
-        if by == "rescued_at":
-            since = pc.if_else(pc.fill_null(pc.greater_equal(rows[by], since), False), new, since)
-        elif by == "later":
-            later = pc.fill_null(rows[by].cast(since.type), new)  # frames have times in the session's zone
-            since = pc.if_else(pc.greater(later, since), later, since)
-        else:
-            since = pa.repeat(new, rows.num_rows)
-        place = rows.schema.get_field_index("since")
-        rows = rows.set_column(place, rows.schema.field(place), since)
-        yield rows.drop_columns([by]) if by in rows.schema.names else rows
+        since = rows["since"]
+        rescued = pc.greater_equal(rows["rescued_at"], _seen(since, read_at))
+        since = pc.if_else(pc.fill_null(rescued, False), pa.scalar(now, since.type), since)
+        yield _dated(rows, since).drop_columns(["rescued_at"])
+
+
+def _anew_if_later(now: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with the `since` that a later mark names in column `later`, if that is later; now if it names none."""
+    for rows in batches:
+        since = rows["since"]
+        later = rows["later"].cast(since.type)  # frames have times in the session's zone
+        later = pc.fill_null(later, pa.scalar(now, since.type))
+        yield _dated(rows, pc.if_else(pc.greater(later, since), later, since)).drop_columns(["later"])
+
+
+def _dated(rows: pa.RecordBatch, since: pa.Array) -> pa.RecordBatch:
+    place = rows.schema.get_field_index("since")
+    return rows.set_column(place, rows.schema.field(place), since)
 
 
 def brought_back(spark: SparkSession, context: MarkContext, candidates: Mapped) -> Mapped | None:

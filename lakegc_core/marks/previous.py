@@ -51,8 +51,9 @@ def series_now(context: RepositoryContext) -> tuple[object, ...]:
 
 
 def began_to_read_at(mark: MarkArtifacts) -> float:
-    """The time when a mark began to read its commits, unix seconds: its findings are true of that moment."""
-    return mark.require(Stage.RETENTION_COMMITS).started_at
+    """The time when a mark asked for its staged dump, unix seconds: what others saw live since then it may have missed.
+    One that was resumed read its commits later, and its dump is as old as it was."""
+    return mark.require(Stage.UNCOMMITTED_ADDRESSES).started_at
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,21 @@ def _may_go_on(each: Standing, own: Header) -> bool:
 
 def _why_first(shelf: Shelf) -> str:
     """The reason why there is no mark to go on from: an upgrade, or damage, is said by name."""
-    unread = next((each for each in shelf if each.error is not None), None)
+    unread = next((each for each in shelf if each.fault is not None), None)
     if unread is None:
         return "the first of its kind"
-    return f"the first that reads; mark {unread.mark_id} does not: {unread.error}"
+    return f"the first that reads; mark {unread.mark_id} does not: {unread.fault}"
 
 
 def unfinished_mark(context: RepositoryContext) -> str | None:
     """The mark that was begun last, if that was lately and it did not come to its end: who marks again goes on with it.
-    An older one is left, because what it listed is old. Ids are names and tell no time; one that is to come tells none
-    either."""
+    An older one is left, because what it listed is old; so is one with a fault, which cannot come to its end. Ids are
+    names and tell no time; one that is to come tells none either."""
     now = clock.now().timestamp()
     begun = {each.header.started_at: each for each in Shelf.of(context) if each.header is not None}
     last = max((at for at in begun if at <= now), default=0.0)
     is_lately = now - last <= RESUMED_WITHIN.total_seconds()
-    return begun[last].mark_id if is_lately and begun[last].is_unfinished else None
+    return begun[last].mark_id if is_lately and begun[last].is_unfinished and begun[last].fault is None else None
 
 
 def former_state(context: MarkContext) -> MarkArtifacts | None:
@@ -134,11 +135,11 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
 
 @dataclass(frozen=True)
 class LaterMarks:
-    """Marks of the same repository that asked lakeFS for anything since one had read its commits: the newest finished
-    one, and whether one that did not finish asked later than that."""
+    """Marks of the same repository that asked lakeFS for anything since one had begun to read: the finished one that
+    asked last, and whether others asked since that one began to read, so that it may not know what they found."""
 
     finished: MarkArtifacts | None
-    unfinished: bool
+    others: bool
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
@@ -148,8 +149,10 @@ def later_marks(context: MarkContext) -> LaterMarks:
     later = [each for each in Shelf.of(context, context.level) if _is_other(each, context) and each.asked_until >= read]
     finished = [each for each in later if each.is_complete and each.fault is None]
     newest = max(finished, key=lambda each: each.asked_until, default=None)
-    unfinished = max((each.asked_until for each in later if each not in finished), default=0.0)
-    return LaterMarks(newest.mark if newest else None, unfinished > (newest.asked_until if newest else 0.0))
+    if newest is None:
+        return LaterMarks(None, bool(later))
+    known_from = began_to_read_at(newest.mark)
+    return LaterMarks(newest.mark, any(each.asked_until >= known_from for each in later if each is not newest))
 
 
 def _is_other(each: Standing, context: MarkContext) -> bool:

@@ -43,7 +43,7 @@ class OldMark:
     mark_id: str
     started_at: float = 0.0
     asked_at: float = 0.0  # when it last asked lakeFS for anything; 0 if it never did
-    read_at: float | None = None  # when it read its commits; None if it is not complete
+    read_at: float | None = None  # when it began to read lakeFS; None if it is not complete
     series: tuple[object, ...] = ()  # marks with the same one carry findings from one to the next
     storage_namespace: str = ""
     heads_known: bool = True  # lakeFS knew all heads that the marks before it had seen

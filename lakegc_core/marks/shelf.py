@@ -20,7 +20,7 @@ from lakegc_core.marks.artifacts import HOME, RETIRED, Header, Manifest, MarkArt
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.ids import is_mark_id
 from lakegc_core.names import STAGES, Stage
-from lakegc_core.policy.facts import ListingFacts
+from lakegc_core.policy.facts import CommitsFacts, ListingFacts, largest_skew
 from lakegc_core.policy.judgements import out_of_order
 from lakegc_core.policy.safety import Level
 from lakegc_core.store.base import StoreConfig, connect
@@ -68,8 +68,8 @@ class Standing:
 
     @property
     def fault(self) -> MarkError | None:
-        """The reason why the mark says nothing of what was live, or when: its header or a manifest does not read, or
-        its clock was wrong."""
+        """The reason why the mark says nothing of what was live, or when: its header or a manifest does not read, a
+        manifest is missing before one that stands, or its clock was wrong."""
         return self._once("fault", self._fault)
 
     @property
@@ -91,10 +91,18 @@ class Standing:
 
     def _fault(self) -> MarkError | None:
         manifests = (self._manifest(stage) for stage in STAGES)
-        unread = self.error or next((each for each in manifests if isinstance(each, MarkError)), None)
+        unread = self.error or next((each for each in manifests if isinstance(each, MarkError)), None) or self._gap()
         if unread is not None or self.header is None or self.level is None:
             return unread
         return _told(partial(check_clock, self.header, self._manifests(), self.level))
+
+    def _gap(self) -> MarkError | None:
+        """The reason why the manifests that are there are not those of the first stages."""
+        found = self._manifests()
+        if tuple(found) == STAGES[: len(found)]:
+            return None
+        missing = next(stage for stage in STAGES if stage not in found)
+        return MarkError(f"its manifest of {missing} is missing, and that of {list(found)[-1]} stands")
 
     def _asked_until(self) -> float:
         if self.fault is not None:
@@ -143,7 +151,8 @@ def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level)
         raise MarkError(f"it says that it was at work on {clock.instant(last)}, which is to come")
     if not manifests:
         return
-    limit, skew = level.clock_skew.total_seconds(), facts_of(manifests, ListingFacts).clock_skew
+    commits = facts_of(manifests, CommitsFacts) if Stage.RETENTION_COMMITS in manifests else None
+    limit, skew = level.clock_skew.total_seconds(), largest_skew(facts_of(manifests, ListingFacts), commits)
     if abs(skew) > limit:
         raise MarkError(f"its clock and the store's differed by {skew:.0f} s")
     if stage := out_of_order(header.started_at, manifests):

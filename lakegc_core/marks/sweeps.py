@@ -28,8 +28,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
-from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
-from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.parts import list_parts, read_part
 
 if TYPE_CHECKING:
@@ -341,12 +340,8 @@ def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
 
 def last_rescues(spark: SparkSession, rows: Dataset) -> Mapped:
     """Each address that a look ever rescued, with the last time: LAST_RESCUES."""
-    feeds = rows.feeds(make=_hashed)
+    feeds = rows.feeds(make=with_hash)
     return gather(spark, feeds, pa.schema([HASH, *RESCUES_SCHEMA]), _last, LAST_RESCUES, partitions_for(rows_in(feeds)))
-
-
-def _hashed(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
 
 
 def _last(rows: pa.Table) -> Iterator[pa.Table]:

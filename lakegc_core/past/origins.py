@@ -41,7 +41,7 @@ from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, reading
 from lakegc_core.spark.session import Mapped, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Source
@@ -239,9 +239,9 @@ class _Search:
             chosen = ranges.frame(self.spark).repartition(tasks_for(ranges.rows, 4, 4 * spark_width(self.spark)))
             new = Mapped(chosen, ORIGINS_SCHEMA, self._old.entries)
             found += self.out.put(_NEW, among(self.spark, new, (garbage + kept).keys()), ORIGINS_SCHEMA)
-        feeds = found.feeds(make=_by_address) if garbage.rows + kept.rows else []
+        feeds = found.feeds(make=with_hash) if garbage.rows + kept.rows else []
         if feeds:
-            feeds += garbage.feeds("address", "size", make=_by_address) + kept.feeds("address", make=_kept)
+            feeds += garbage.feeds("address", "size", make=with_hash) + kept.feeds("address", make=_kept)
         rows = gather(self.spark, feeds, _TOLD, _newest, _NEWEST, partitions_for(rows_in(feeds)))
         return self.out.divide(rows, {ORIGINS: ORIGINS_SCHEMA, _GROUPS: _GROUPS_SCHEMA}, _with_groups)
 
@@ -273,12 +273,8 @@ class _Search:
         return OldRanges(reading(self.context))
 
 
-def _by_address(rows: pa.RecordBatch) -> dict[str, Any]:
-    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
-
-
 def _kept(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return _by_address(rows) | {"size": -1}
+    return with_hash(rows) | {"size": -1}
 
 
 def _newest(rows: pa.Table) -> Iterator[pa.Table]:

@@ -136,8 +136,14 @@ class CommitsFacts(StageFacts):
     rules_remembered: int
     dump: str  # the dump's metarange of commits
     run_id: str | None
+    clock_skew: float | None  # seconds by which the store's clock is ahead of the collector's; None: of a look
     commits_ignored: tuple[str, ...] = ()  # by `ignore_commits`: the metarange cannot be read, or a parent is unknown
     commits_odd: int | None = None  # not retained, and their metarange's id is none; None: not counted
+
+
+def largest_skew(listing: ListingFacts, commits: CommitsFacts | None) -> float:
+    """The clock_skew of a mark that is farthest from 0. `commits`: None while that stage is not finished."""
+    return max(listing.clock_skew, (commits and commits.clock_skew) or 0.0, key=abs)
 
 
 @dataclass(frozen=True)

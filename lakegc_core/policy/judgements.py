@@ -9,7 +9,7 @@ from lakegc_core.clock import duration, is_to_come, roughly
 from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
-from lakegc_core.policy.facts import Compared, NeighbourFacts
+from lakegc_core.policy.facts import Compared, NeighbourFacts, largest_skew
 from lakegc_core.policy.safety import Level, may_lack
 
 Finding = tuple[bool, str]
@@ -159,7 +159,7 @@ def mark_age(evidence: Evidence) -> Finding:
 
 
 def clocks(evidence: Evidence) -> Finding:
-    skew = max(evidence.listing.clock_skew, evidence.skew_now or 0.0, key=abs)
+    skew = max(largest_skew(evidence.listing, evidence.commits), evidence.skew_now or 0.0, key=abs)
     limit = evidence.level.clock_skew.total_seconds()
     if abs(skew) > limit:
         return False, (

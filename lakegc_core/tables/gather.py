@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.spark.session import FEW, Few, Mapped, begin_task
+from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source, dealt
 from lakegc_core.tables.parts import read_part, spark_width
 
@@ -88,6 +89,11 @@ def partitions_for(rows: int) -> int:
 def columns_of(rows: pa.RecordBatch | pa.Table) -> dict[str, Any]:
     """The columns by name."""
     return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def with_hash(rows: pa.RecordBatch) -> dict[str, Any]:
+    """The columns by name, and HASH of the column `address`."""
+    return columns_of(rows) | {HASH.name: hash_strings(rows["address"])}
 
 
 def gather(

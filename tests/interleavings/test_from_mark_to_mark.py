@@ -29,7 +29,7 @@ from lakegc_core.sweep import record
 from lakegc_core.sweep.look import Look
 from lakegc_core.sweep.sweep import _Sweep
 from lakegc_core.tables.dataset import Dataset
-from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
+from tests.interleavings.rig import Act, Lake, Mechanism, Row, Story, row, stopped_by
 
 DAY = timedelta(days=1)
 
@@ -53,6 +53,12 @@ LATER = Mechanism(
     "a sweep knows what later marks found",
     lambda patch: patch.setattr(since, "later_marks", lambda context: LaterMarks(None, False)),
 )
+RESUMED = Mechanism(
+    "the findings of a mark are as old as its staged dump",
+    lambda patch: patch.setattr(
+        since, "began_to_read_at", lambda mark: mark.require(Stage.RETENTION_COMMITS).started_at
+    ),
+)
 RESTORED = Mechanism("a restore starts the gap anew", _no_rescues)
 
 
@@ -73,18 +79,25 @@ GROUPS = {
     GAP.name: "sweep of the second mark, too early",
     JOURNAL.name: "third mark",
     SERIES.name: "third mark",
+    RESUMED.name: "third mark, resumed",
 }
 
 
-def _live_then_hidden(lake: Lake, branch: str, *, live: str, hidden: str, content: bytes = b"") -> Row:
-    stage, pending = lake.dropped("a", content), []
+def _hooks(lake: Lake, branch: str) -> tuple[Act, Act]:
+    """What hides path `a` of a branch, and what ends that: a commit waits for its hooks, and lands."""
+    pending: list[Act] = []
     lake.upload(branch, "b")
 
     def hide() -> None:
         pending.append(lake.repository.begin_commit(branch, "slow hooks"))
         lake.upload(branch, "a", days=0)
 
-    return row(f"{branch}@", "a", **{live: lambda: stage(branch), hidden: hide, "end": lambda: pending[-1]()})
+    return hide, lambda: pending[-1]()
+
+
+def _live_then_hidden(lake: Lake, branch: str, *, live: str, hidden: str, content: bytes = b"") -> Row:
+    stage, (hide, land) = lake.dropped("a", content), _hooks(lake, branch)
+    return row(f"{branch}@", "a", **{live: lambda: stage(branch), hidden: hide, "end": land})
 
 
 @stopped_by(LATER)
@@ -159,6 +172,23 @@ def test_a_mark_between_two_others_found_it_live(lake: Lake) -> Row:
     return _live_then_hidden(lake, "between", live="first_mark_over", hidden="second_mark_over")
 
 
+@stopped_by(RESUMED)
+def test_a_look_rescued_it_after_the_staged_dump_of_a_mark_that_broke_off_and_was_resumed(lake: Lake) -> Row:
+    content, (hide, land) = lake.content(), _hooks(lake, "broke-off")
+    address = lake.repository.upload("main", "forgotten later", content, age=timedelta(days=60))
+    full = lake.repository.place.qualify(address)
+    return row(
+        "broke-off@",
+        "a",
+        first_mark_over=lambda: lake.repository.delete("main", "forgotten later"),
+        third_mark_broke_off=lambda: lake.repository.stage(
+            "broke-off", "a", full, size=len(content), checksum="0" * 32
+        ),
+        resumed_mark_waited=hide,
+        resumed_mark_swept=land,
+    )
+
+
 # --- the story ---
 
 
@@ -196,11 +226,30 @@ class FromMarkToMark(Story):
         elif off & {JOURNAL_AT_SWEEP.name, STORE_ASKED.name, RESTORED.name, GAP.name}:
             found.rewind(self.before_second_sweep)
             found.sweep("m2")
-        else:
+        elif RESUMED.name not in off:
             found.rewind(self.before_third_mark)
             found.mark("m3")
             found.sweep("m3")
         self.fire("end")
+        if not off or RESUMED.name in off:
+            self.judge(*(mechanism for _, mechanism in self.setups.values() if mechanism is not RESUMED))
+            self._third_mark_resumed()
+
+    def _third_mark_resumed(self) -> None:
+        """In a large repository, where the mark does not ask about each object what branches show."""
+        found = self.lake
+        found.rewind(self.before_third_mark)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(safety.LEVELS, "full", replace(safety.LEVELS["full"], whole_pages=0))
+            found.mark("m3", stages=2)
+            self.fire("third_mark_broke_off")
+            found.sweep("m2")
+            found.wait(hours=1)
+            found.mark("m3")
+            found.wait(hours=24)
+            self.fire("resumed_mark_waited")
+            found.sweep("m3")
+            self.fire("resumed_mark_swept")
 
 
 @contextmanager

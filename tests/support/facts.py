@@ -41,6 +41,7 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
         "rules_remembered": 1,
         "dump": "",
         "run_id": None,
+        "clock_skew": 0.0,
     },
     "committed_addresses": {
         **dict.fromkeys(_READ, 0),

@@ -73,8 +73,8 @@ POLICY = (
         ),
         (
             "clocks that differ at the sweep pass",
-            "skew = max(evidence.listing.clock_skew, evidence.skew_now or 0.0, key=abs)",
-            "skew = evidence.listing.clock_skew",
+            "skew = max(largest_skew(evidence.listing, evidence.commits), evidence.skew_now or 0.0, key=abs)",
+            "skew = largest_skew(evidence.listing, evidence.commits)",
         ),
         (
             "a backup that lacks objects passes",

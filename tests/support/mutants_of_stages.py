@@ -161,7 +161,7 @@ EXPIRED = (
         f"{_JUDGING}/test_since.py",
         (
             "a rescue interrupts nothing",
-            'return _Carried(known.filter(pc.fill_null(pc.less(at, known["since"]), True)))',
+            'return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))',
             "return _Carried(known)",
         ),
         (
@@ -171,13 +171,18 @@ EXPIRED = (
         ),
         (
             "what a later mark found live may be swept at once",
-            "later = pc.fill_null(rows[by].cast(since.type), new)",
-            "later = pc.coalesce(rows[by].cast(since.type), since)",
+            "later = pc.fill_null(later, pa.scalar(now, since.type))",
+            "later = pc.coalesce(later, since)",
         ),
         (
             "a later mark that broke off found nothing live",
-            "if later.unfinished or began_to_read_at(context.mark) <= journal.unread_until:",
-            "if began_to_read_at(context.mark) <= journal.unread_until:",
+            "if later.others or read_at <= journal.unread_until:",
+            "if read_at <= journal.unread_until:",
+        ),
+        (
+            "what a look saw after the dump of a mark that is resumed interrupts nothing",
+            "return pc.if_else(pc.less(since, began), since, began)",
+            "return since",
         ),
     ),
     *of(
@@ -347,6 +352,11 @@ EXPIRED = (
             "metaranges that no mark has read hold nothing",
             "    if new.rows:\n",
             "    if False:\n",
+        ),
+        (
+            "a metarange that came back counts twice",
+            "    ranges = ranges.group_by(ranges.column_names).aggregate([])  # each once\n",
+            "",
         ),
     ),
     *of(

@@ -151,7 +151,8 @@ def write_sweep(artifacts: MarkArtifacts, *, deleted: int, over: bool = True, lo
 
 def maker(folder: Path) -> Made:
     """Makes a mark, so many days after the first one and so many stages long; returns its context. `resumed`: days
-    after the first one, if it broke off once the namespace was listed and was resumed then."""
+    after the first one, if it broke off after `whole` stages and was resumed then. `skew`: of the clocks, when it asked
+    for its commits; seconds."""
 
     def make(
         mark_id: str,
@@ -159,7 +160,9 @@ def maker(folder: Path) -> Made:
         stages: int = 5,
         *,
         resumed: float | None = None,
+        whole: int = 1,
         heads_unknown: int = 0,
+        skew: float = 0.0,
         live: int = 100,
         previous: Any = None,
         accepted: Amount = NOTHING,
@@ -172,12 +175,12 @@ def maker(folder: Path) -> Made:
         for number, stage in enumerate(STAGES[:stages]):
             facts: dict[str, Any] = {}
             if stage == "retention_commits":
-                facts = {"former_heads_unknown": heads_unknown}
+                facts = {"former_heads_unknown": heads_unknown, "clock_skew": skew}
             if stage == "expired_addresses":
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
                 facts = {**groups, "previous": asdict(previous) if previous else None, "accepted": asdict(accepted)}
-            at = HEADER.started_at + (days if resumed is None or not number else resumed) * DAY + 60 * number
+            at = HEADER.started_at + (days if resumed is None or number < whole else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)
             )

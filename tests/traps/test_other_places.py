@@ -14,6 +14,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, begin_mark
+from lakegc_core.names import STAGES
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.guards import BY_NAME, Verdict
 from lakegc_core.policy.safety import FULL
@@ -21,6 +22,7 @@ from lakegc_core.references.commits.retained import find_retained
 from lakegc_core.stages import namespace_listing
 from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Layout
+from tests.support.facts import whole_facts
 from tests.support.lake import NO_SPARK, NOW, Lake, lake, leave, quick
 from tests.support.replays import KEEP_ALL, environment, rows
 from tests.support.servers import rclone_s3
@@ -62,9 +64,10 @@ def odd(fast: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def judged(context: MarkContext, guard: str) -> Verdict:
-    """What a guard says of a mark whose listing stands."""
+    """What a guard says of a mark whose listing stands, if the other stages find nothing."""
     listing = context.mark.require("namespace_listing")
-    evidence = Evidence(context.header, {"namespace_listing": listing}, FULL, context.header.started_at)
+    found = {stage: replace(listing, facts=whole_facts(stage)) for stage in STAGES} | {"namespace_listing": listing}
+    evidence = Evidence(context.header, found, FULL, context.header.started_at)
     return BY_NAME[guard].evaluate(evidence)
 
 

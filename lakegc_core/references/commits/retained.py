@@ -83,6 +83,7 @@ def find_retained(
         rules_remembered=answers.united_from,
         dump=answers.dump.commits_metarange_id,
         run_id=answers.prepared.run_id if answers.prepared else None,
+        clock_skew=None,
     )
     parts = parts_of(results, [Stage.RETENTION_COMMITS, OTHERS, REFS])
     return StageOutput(

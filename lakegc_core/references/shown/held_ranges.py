@@ -121,10 +121,12 @@ def _unread(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _counted(rows: pa.Table) -> Iterator[pa.Table]:
-    """The ranges of each metarange, with the number of its branches; and of several metaranges together."""
+    """The ranges of each metarange, with the number of its branches; and of several metaranges together. A metarange
+    that went and came back was read by two marks."""
     of_branch = pc.is_valid(rows["name"])
     names = rows.filter(of_branch).group_by("metarange_id").aggregate([("name", "count_distinct")])
     ranges = rows.filter(pc.invert(of_branch)).drop_columns(["name", "hash"])
+    ranges = ranges.group_by(ranges.column_names).aggregate([])  # each once
     found = ranges.join(names, "metarange_id", join_type="inner")
     yield from _summed(found.rename_columns({"name_count_distinct": "branches"}))
 

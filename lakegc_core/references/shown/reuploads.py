@@ -14,10 +14,10 @@ not show is left waiting (see `compaction`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,7 @@ from lakegc_core.references.shown.remembered import Known
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
-from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.parts import parts_of, spark_width
 
 if TYPE_CHECKING:
@@ -281,7 +280,7 @@ class _Search:
         asked_at = clock.now().timestamp()
         parts = parts_of(results, [SHOWN])[SHOWN]
         found = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA)
-        feeds = found.feeds(make=_hashed)
+        feeds = found.feeds(make=with_hash)
         verdicts = gather(self.spark, feeds, _SHOWN, _rescued, _VERDICTS, partitions_for(rows_in(feeds)))
         waiting = self._put_waiting(unasked, verdicts)
         if waiting.rows:
@@ -301,10 +300,6 @@ class _Search:
             unseen = classes.join(alike, "size", "left_semi").select(*SIZES.names)
             unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
         return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, sum_classes)
-
-
-def _hashed(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"hash": hash_strings(rows["address"])}
 
 
 def _rescued(shown: pa.Table) -> Iterator[pa.Table]:

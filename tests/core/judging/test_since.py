@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,9 +55,11 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     schema = FINDINGS_SCHEMA
     kept = [row for row in told if row["reason"] != "unreferenced"]
     expired = [row for row in told if row["reason"] == "unreferenced"]
+    earlier, dump, commits = long_ago - timedelta(days=1), NOW + timedelta(days=1), NOW + timedelta(days=1.5)
+    resumed = {"rescued before its dump": earlier, "rescued between its dump and its commits": dump}
+    expired += [{**expired[0], "address": name, "since": commits} for name in resumed]
     finish(first, STAGES[-1], {"expired_addresses": (schema, expired), "kept": (schema, kept)})
-    earlier = long_ago - timedelta(days=1)
-    journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier)]
+    journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier), *resumed.items()]
     parts(
         first,
         sweeps.rescues_folder(first),
@@ -65,11 +67,13 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
         [{"address": name, "at": at} for name, at in journal],
     )
 
-    rows = Mapped(spark.createDataFrame([(name,) for name in (*found, "new")], "address string"), ADDRESS)
+    rows = Mapped(spark.createDataFrame([(name,) for name in (*found, *resumed, "new")], "address string"), ADDRESS)
     second = findings.with_since(spark, marked(2, 0), rows, now.timestamp()).as_frame()
     since = {row[0]: row[1] / 1e6 for row in second.selectExpr("address", "unix_micros(since)").collect()}
     assert {name for name, at in since.items() if at == long_ago.timestamp()} == {"garbage", "rescued before"}
-    assert {name for name, at in since.items() if at == now.timestamp()} == {"young", "far", "staged", "rescued", "new"}
+    assert {name for name, at in since.items() if at == commits.timestamp()} == {"rescued before its dump"}
+    anew = {"young", "far", "staged", "rescued", "rescued between its dump and its commits", "new"}
+    assert {name for name, at in since.items() if at == now.timestamp()} == anew
 
 
 @pytest.mark.parametrize(("longer_by", "carried"), [(1.0, False), (0.0, True), (-1.0, True)])
@@ -85,6 +89,34 @@ def test_a_mark_with_a_longer_minimum_age_than_the_mark_before_carries_nothing_o
     now = NOW + timedelta(days=2)
     [batch] = findings.with_since(NO_SPARK, second, rows, now.timestamp()).here()
     assert batch["since"].to_pylist() == [NOW if carried else now]
+
+
+@pytest.mark.parametrize("kept", [0, 9], ids=["is missing", "is shorter"])
+def test_where_a_part_of_what_the_mark_before_found_does_not_read_all_gaps_begin_anew(
+    marked: Marked, kept: int
+) -> None:
+    """Before, the clean mark that such a mark causes failed by it."""
+    row = {"address": "a", "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": NOW}
+    first = marked(1, len(STAGES) - 1)
+    finish(first, STAGES[-1], {"expired_addresses": (FINDINGS_SCHEMA, [row])})
+    said = list[str]()
+    second = replace(marked(2, 0), say=said.append)
+    rows = Mapped(Few(NO_SPARK, lambda: iter([pa.RecordBatch.from_pylist([{"address": "a"}], ADDRESS)])), ADDRESS)
+    now = NOW + timedelta(days=2)
+
+    def since() -> list[datetime]:
+        [batch] = findings.with_since(NO_SPARK, second, rows, now.timestamp()).here()
+        found: list[datetime] = batch["since"].to_pylist()
+        return found
+
+    assert (since(), said) == ([NOW], [])
+    (part,) = findings.in_series(first.mark).sources
+    store, key = connect(part.config), f"{part.folder}/{part.part.name}"
+    data = store.read(key)
+    store.delete_many([key])
+    if kept:
+        store.write(key, data[:kept])
+    assert since() == [now] and "what mark m1 found does not read" in said[0]
 
 
 def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,23 +142,29 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
         {"address": name, "size": 1, "last_modified": NOW, "etag": None, "reason": "unreferenced", "since": since}
         for name, since in theirs.items()
     ]
-    rescue = {"address": "rescued", "at": NOW + timedelta(days=1.5)}
-    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, [rescue])
+    dump, commits = NOW + timedelta(days=1), NOW + timedelta(days=2)
+    rescues = [{"address": each, "at": NOW + timedelta(days=1.5)} for each in ("rescued", "since its dump")]
+    rescues.append({"address": "before its dump", "at": dump - timedelta(seconds=1)})
+    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, rescues)
+    series = dict.fromkeys(("garbage", "rescued", "found live", "began anew"), NOW)
+    resumed = dict.fromkeys(("since its dump", "before its dump"), commits)
 
-    def since() -> dict[str, float]:
-        candidates = [{"address": each, "since": NOW} for each in ("garbage", "rescued", "found live", "began anew")]
-        after = findings.with_later_findings(spark, own, made(spark, candidates, CANDIDATES)).as_frame()
+    def since(candidates: dict[str, datetime]) -> dict[str, float]:
+        rows = [{"address": name, "since": since} for name, since in candidates.items()]
+        after = findings.with_later_findings(spark, own, made(spark, rows, CANDIDATES)).as_frame()
         return {row[0]: row[1] / 1e6 for row in after.selectExpr("address", "unix_micros(since)").collect()}
 
     now, long_ago = own.header.started_at, NOW.timestamp()
-    assert since() == {"garbage": long_ago, "rescued": now, "found live": long_ago, "began anew": long_ago}
+    assert since(series) == {"garbage": long_ago, "rescued": now, "found live": long_ago, "began anew": long_ago}
+    assert since(resumed) == {"since its dump": now, "before its dump": commits.timestamp()}
     later = marked(3, len(STAGES) - 1)
     rows.append({**rows[0], "address": "rescued"})
     finish(later, STAGES[-1], {"expired_addresses": (FINDINGS_SCHEMA, rows), "kept": (FINDINGS_SCHEMA, [])})
     now = later.header.started_at
-    assert since() == {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
+    found = {"garbage": long_ago, "rescued": now, "found live": now, "began anew": seen_again.timestamp()}
+    assert since(series) == found
     marked(4, 2)
-    assert set(since().values()) == {(NOW + timedelta(days=4)).timestamp()}
+    assert set(since(series).values()) == {(NOW + timedelta(days=4)).timestamp()}
 
 
 def test_what_came_back_after_the_listing_is_named_and_everything_where_the_journal_does_not_read(
@@ -157,6 +195,6 @@ def test_times_of_frames_in_another_zone_are_compared_with_those_of_a_later_mark
         ],
         ["address", "since", "later"],
     )
-    (found,) = findings._live_again(NOW + timedelta(days=2), "later", iter([rows]))
+    (found,) = findings._anew_if_later(NOW + timedelta(days=2), iter([rows]))
     assert found.schema == rows.schema.remove(2)
     assert found["since"].to_pylist() == [NOW, NOW + timedelta(days=2), NOW + timedelta(days=1)]

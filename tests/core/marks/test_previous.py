@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.previous import (
+    FindingsBefore,
     findings_before,
     former_state,
     later_marks,
@@ -19,6 +21,7 @@ from lakegc_core.marks.previous import (
     previous_mark,
     unfinished_mark,
 )
+from lakegc_core.names import STAGES
 from tests.support.lake import Lake
 from tests.support.marks import Marked, marker
 from tests.support.old_marks import DAY, HEADER, Made, alter, file_of, maker
@@ -68,6 +71,13 @@ def test_a_mark_that_was_resumed_carries_on_nothing_that_a_later_one_may_have_fo
     assert previous_findings(made("m2", 1, stages=4, resumed=3)) is None
 
 
+def test_another_mark_may_have_found_anything_live_since_the_staged_dump_of_one_that_was_resumed(made: Made) -> None:
+    made("earlier", 0, resumed=2)
+    made("m1", 1, whole=2, resumed=3)
+    assert name(previous_mark(made("m2", 4, stages=0))) == "m1"
+    assert previous_findings(made("m2", 4, stages=0)) is None
+
+
 def test_a_damaged_mark_in_between_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
     made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
@@ -105,6 +115,18 @@ def test_a_mark_that_was_begun_long_ago_is_not_gone_on_with(made: Made, monkeypa
     assert unfinished_mark(made("m1", 2, stages=2)) is None
 
 
+@pytest.mark.parametrize("stage", STAGES[:2])
+def test_a_mark_that_lacks_the_manifest_of_an_earlier_stage_is_not_gone_on_with(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(HEADER.started_at + 3600))
+    context = made("m1", 0, stages=3)
+    assert unfinished_mark(context) == "m1"
+    file_of(context.mark, tmp_path, stage).unlink()
+    assert unfinished_mark(context) is None
+
+
 def test_a_repository_that_was_created_anew_must_know_the_heads_of_the_old_one(made: Made) -> None:
     made("m1", 0)
     anew = made("m2", 1, stages=0, repository_created=HEADER.repository_created + 5)
@@ -131,7 +153,7 @@ def test_a_sweep_knows_the_newest_finished_mark_after_its_own(made: Made) -> Non
     made("m3", 3)
     made("other", 4, repository="another")
     found = later_marks(own)
-    assert (name(found.finished), found.unfinished) == ("m3", False)
+    assert (name(found.finished), found.others) == ("m3", False)
 
 
 def test_a_mark_that_was_begun_earlier_and_resumed_is_a_later_one(made: Made) -> None:
@@ -139,7 +161,20 @@ def test_a_mark_that_was_begun_earlier_and_resumed_is_a_later_one(made: Made) ->
     made("resumed", 0, resumed=2)
     assert name(later_marks(own).finished) == "resumed"
     made("broken-off", 0.5, stages=3, resumed=3)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
+
+
+@pytest.mark.parametrize("stages", [2, 5], ids=["that broke off", "that is complete"])
+def test_a_later_mark_that_was_resumed_does_not_know_what_another_one_found_since_its_staged_dump(
+    made: Made, stages: int
+) -> None:
+    own = made("m1", 0)
+    made("m2", 1, whole=2, resumed=3)
+    found = later_marks(own)
+    assert (name(found.finished), found.others) == ("m2", False)
+    made("m3", 2, stages=stages)
+    found = later_marks(own)
+    assert (name(found.finished), found.others) == ("m2", True)
 
 
 @pytest.mark.parametrize(("stages", "may_have_found_any"), [(1, False), (2, True)])
@@ -148,22 +183,22 @@ def test_a_later_mark_that_broke_off_may_have_found_anything_live(
 ) -> None:
     own = made("m1", 0)
     made("broken-off", 1, stages=stages)
-    assert later_marks(own).unfinished is may_have_found_any
+    assert later_marks(own).others is may_have_found_any
     made("m2", 2)
-    assert not later_marks(own).unfinished, "the finished one waited anew for everything"
+    assert not later_marks(own).others, "the finished one waited anew for everything"
 
 
 def test_a_later_mark_that_is_damaged_may_have_found_anything_live(made: Made, tmp_path: Path) -> None:
     own = made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path, "expired_addresses"), rows=4)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
 
 
 def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path: Path) -> None:
     own = made("m1", 0)
     alter(file_of(made("m2", 1).mark, tmp_path), cutoff=1.0)
     made("m3", 2)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
 
 
 # --- marks that do not read ---
@@ -184,6 +219,25 @@ def test_a_mark_that_does_not_read_counts_once_and_not_for_ever(made: Made, tmp_
     found = findings_before(made("m3", 2))
     assert found.mark is None and found.why.startswith("mark m2 says nothing of what was live: ")
     assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+
+
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_a_complete_mark_that_lacks_a_manifest_counts_as_one_that_does_not_read(
+    made: Made, tmp_path: Path, stage: str
+) -> None:
+    """Before, it stopped all marks until a person removed it."""
+    own = made("m1", 0)
+    damaged = made("m2", 1)
+    file_of(damaged.mark, tmp_path, stage).unlink()
+    written(damaged, tmp_path, 1)
+    missing = f"its manifest of {stage} is missing, and that of expired_addresses stands"
+    assert later_marks(own).others
+    context = made("m3", 2)
+    assert findings_before(context) == FindingsBefore(None, f"mark m2 says nothing of what was live: {missing}")
+    assert name(previous_mark(context)) == "m1"
+    assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
+    shutil.rmtree(tmp_path / own.mark.folder)
+    assert findings_before(context).why == f"the first that reads; mark m2 does not: {missing}"
 
 
 def test_a_mark_of_another_version_is_passed_over_like_a_damaged_one(made: Made, tmp_path: Path) -> None:
@@ -211,10 +265,10 @@ def test_a_sweep_trusts_a_mark_that_came_after_one_that_does_not_read(made: Made
     damaged = made("m2", 1)
     alter(file_of(damaged.mark, tmp_path, "expired_addresses"), rows=4)
     written(damaged, tmp_path, 1)
-    assert later_marks(own).unfinished
+    assert later_marks(own).others
     made("m3", 2)
     found = later_marks(own)
-    assert (name(found.finished), found.unfinished) == ("m3", False)
+    assert (name(found.finished), found.others) == ("m3", False)
 
 
 # --- marks of a served repository ---

@@ -193,7 +193,7 @@ class FakeContext:
 
     def sweep_of(self, mark_id: str, day: float) -> tuple[str | None, bool]:
         later = later_marks(self.of(mark_id, day))
-        return later.finished.mark_id if later.finished else None, later.unfinished
+        return later.finished.mark_id if later.finished else None, later.others
 
 
 MARKS = st.lists(

@@ -55,6 +55,12 @@ def test_a_wrong_clock_is_a_fault_where_clocks_are_judged(made: Made, monkeypatc
     assert Standing(mark, FULL).asked_until == unreadable_until(mark)
 
 
+@pytest.mark.parametrize(("skew", "is_fault"), [(600.0, False), (-600.0, False), (601.0, True), (-601.0, True)])
+def test_a_clock_that_was_right_at_the_listing_alone_is_a_fault(made: Made, skew: float, is_fault: bool) -> None:
+    found = Standing(made("m1", 0, stages=3, skew=skew).mark, FULL).fault
+    assert (f"differed by {skew:.0f} s" in str(found)) is is_fault is (found is not None)
+
+
 def test_a_mark_asked_last_when_its_last_stage_began_and_never_if_it_only_listed(made: Made) -> None:
     assert Standing(made("m1", 0, resumed=2).mark).asked_until >= START + 2 * DAY
     assert Standing(made("m2", 0, stages=1).mark).asked_until == 0.0

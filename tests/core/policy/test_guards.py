@@ -293,6 +293,13 @@ def test_clocks_are_compared_again_at_the_sweep_whatever_they_said_at_the_mark(s
     assert f"differ by {skew:.0f} s" in refused("clocks", replace(found, skew_now=skew))
 
 
+@pytest.mark.parametrize("skew", [601.0, -90_000.0])
+def test_clocks_are_compared_again_when_a_mark_asks_for_its_commits(skew: float) -> None:
+    found = evidence(namespace_listing={"clock_skew": -3.0}, retention_commits={"clock_skew": skew})
+    assert f"differ by {skew:.0f} s" in refused("clocks", replace(found, skew_now=3.0))
+    assert verdict("clocks", evidence(retention_commits={"clock_skew": None})).passed, "as in a look"
+
+
 @pytest.mark.parametrize("skew", [0.0, 600.0, -600.0])
 def test_clocks_may_differ_by_ten_minutes(skew: float) -> None:
     assert verdict("clocks", evidence(namespace_listing={"clock_skew": skew})).passed

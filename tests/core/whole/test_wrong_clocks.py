@@ -72,7 +72,7 @@ def test_a_mark_whose_clock_was_set_back_between_its_stages_passes_no_age_on(tow
 
     def set_back(*request: object) -> None:
         if listed.exists():
-            os.environ["LAKEGC_NOW"] = str(town.present + 0.01 * BEHIND * DAY)
+            os.environ["LAKEGC_NOW"] = str(town.present + 0.005 * BEHIND * DAY)
 
     town.lake.server.fault = set_back
     town.mark("m1")
@@ -82,6 +82,25 @@ def test_a_mark_whose_clock_was_set_back_between_its_stages_passes_no_age_on(tow
     town.at(1.5)
     assert town.sweep("m2").outcomes["deleted"] == 0
     lands(town, finish)
+
+
+def test_a_mark_whose_clock_was_ahead_once_it_had_listed_is_not_swept_and_passes_no_age_on(town: Nights) -> None:
+    """As that of a machine on which it was resumed. By the next day no time of the mark is to come any more."""
+    town.mark("m0")
+    town.at(1.2)
+    dumped = town.files / "_lakefs/retention/gc/lakegc/marks/m1/uncommitted_addresses/manifest.json"
+
+    def set_ahead(*request: object) -> None:
+        if dumped.exists():
+            os.environ["LAKEGC_NOW"] = str(town.present - 0.5 * BEHIND * DAY)
+
+    town.lake.server.fault = set_ahead
+    town.mark("m1")
+    town.lake.server.fault = None
+    town.at(2.2)
+    with pytest.raises(RefusedError, match="clocks"):
+        town.sweep("m1")
+    assert "its clock and the store's differed by -34560 s" in town.mark("m2")
 
 
 @pytest.mark.safety

@@ -64,14 +64,15 @@ def of_mark(spark: SparkSession, served: Lake, stages: int = 4) -> tuple[MarkCon
     return context, heads_of_mark(context, kept=Dataset(FINDINGS_SCHEMA))
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["that the mark has read", "that no mark has read"])
+@pytest.mark.parametrize("marks", [1, 0, 2], ids=["that a mark has read", "that none has read", "that went and came"])
 def test_every_range_of_the_heads_is_there_with_the_number_of_its_branches(
-    quick: SparkSession, served: Lake, known: bool
+    quick: SparkSession, served: Lake, marks: int
 ) -> None:
+    """`marks`: the number of those that have read the heads' metaranges."""
     context, heads = of_mark(quick, served)
     right = held_by(served)
     assert Counter(map(len, right.values())) == Counter([3, 1])
-    heads = heads if known else replace(heads, metaranges=Dataset(METARANGES_SCHEMA))
+    heads = replace(heads, metaranges=Dataset(METARANGES_SCHEMA, marks * heads.metaranges.sources))
     held = read_held(quick, context, heads, DatasetFolder(context.workspace, "here"))
     assert {row["range_id"]: row["branches"] for row in held.ranges.frame(quick).collect()} == {
         range_id: len(names) for range_id, names in right.items()
