@@ -50,7 +50,7 @@ def test_where_a_workspace_lies_elsewhere_a_mark_writes_nothing_of_lakegcs_into_
     quick: SparkSession, served: Lake, tmp_path: Path
 ) -> None:
     opened = replace(served.open("lake"), workspace=LocalConfig(str(tmp_path / "ops")), home="lake")
-    context = begin_mark(opened, "m1", min_age=MIN_AGE, safety_level="none")
+    context = begin_mark(opened, "m1", min_age=MIN_AGE, safety_level="none", rules="keep-all-commits")
 
     pipeline.mark(quick, context)
     assert rows(context) and not (served.files("lake") / HOME).exists()
