@@ -10,9 +10,9 @@ import builtins
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import IO, Any
+from typing import IO
 
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
@@ -65,7 +65,6 @@ from lakegc_core.store.settings import StoreSettings
 # timeout. Bytes.
 _COPY_AT_ONCE = 256 << 20  # larger objects are copied part by part
 _IN_PARTS = TransferConfig(multipart_threshold=_COPY_AT_ONCE, multipart_chunksize=64 << 20)
-_KEPT = ("ContentType", "ContentEncoding", "ContentDisposition", "ContentLanguage", "CacheControl", "Metadata")
 _VERSIONING = {None: False, "Enabled": True}
 """Maps the bucket's status to True if the deleted stay. `Suspended` does not tell: older objects leave a version."""
 
@@ -223,8 +222,7 @@ class S3Store(RemoteStore):
         origin = {"Bucket": source.bucket, "Key": f"{source.prefix}/{source_key}" if source.prefix else source_key}
         found = found or source.connect().head(source_key)
         if found.size > _COPY_AT_ONCE:
-            more = {"CopySourceIfMatch": f'"{found.etag}"'} if found.etag else {}
-            more |= self._encryption | self._headers(origin)
+            more = self._encryption | ({"CopySourceIfMatch": f'"{found.etag}"'} if found.etag else {})
             asked = {"Key": self._base + key, "CopySource": origin, "Config": _IN_PARTS, "ExtraArgs": more}
             try:
                 self._bucket.call("copy", source_key, **asked)
@@ -236,12 +234,6 @@ class S3Store(RemoteStore):
         asked = {"Key": self._base + key, "CopySource": origin, **self._encryption}
         answer = self._bucket.call("copy_object", source_key, **asked)
         return bare(answer.get("CopyObjectResult", {}).get("ETag")) or self.head(key).etag or ""
-
-    def _headers(self, origin: dict[str, str]) -> dict[str, Any]:
-        """Content type, metadata and the like of an object. A copy at once keeps them, one in parts has to be told."""
-        bucket = replace(self._bucket, name=origin["Bucket"])
-        answer = bucket.call("head_object", origin["Key"], Key=origin["Key"])
-        return {name: answer[name] for name in _KEPT if answer.get(name)}
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the object into a file, in parts if it is large."""
