@@ -15,7 +15,7 @@ from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page
-from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
+from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.catalogue import newest_to_sweep
@@ -280,9 +280,12 @@ def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline
         raise SettingsError("`sweep` deletes: without a terminal it needs --yes (or --dry-run).")
     expired = review.report["objects"]["expired"]
     size = human_bytes(review.report["bytes"]["expired"])
-    probe = connect(context.data).probe()
-    how = undo(context.header.repository, context.header.mark_id)
-    back = comes_back(probe.versioning, probe.soft_delete, how, context.policy.quarantine)
+    how, quarantine = undo(context.header.repository, context.header.mark_id), context.policy.quarantine
+    try:
+        probe = connect(context.data).probe()
+        back = comes_back(probe.versioning, probe.soft_delete, how, quarantine, probe.undeletes)
+    except StoreError:  # lakegc may write nothing there, and a sweep need not
+        back = comes_back(None, None, how, quarantine)
     what = f"{counted(expired, 'object')} ({size}) of {context.header.storage_namespace}"
     if not ask(f"Delete up to {what}, which mark {context.header.mark_id} found? {back}"):
         raise RefusedError("Not confirmed. Nothing was deleted.")

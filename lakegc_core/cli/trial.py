@@ -100,6 +100,7 @@ def _collected(trial: Trial, tell: Tell, reporter: Reporter) -> Json:
     probe = trial.probe(context)
     removed = trial.remove()
     tell(f"\n6. Removed: the repository, and {counted(removed, 'object')} below {trial.grounds.uri}/")
-    tell(f"   {comes_back(probe.versioning, probe.soft_delete, undo('REPO', 'MARK'))}")
+    how = undo("REPO", "MARK")
+    tell(f"   {comes_back(probe.versioning, probe.soft_delete, how, undeletes=probe.undeletes)}")
     copies = {"backup": copy_report(saved), "restore": copy_report(restored)}
     return {"mark": review.report, "sweep": swept, **copies, "paths_read": live, "removed": removed}

@@ -16,10 +16,19 @@ _ROOT: Node = {"required": ["root"], "properties": {"root": {"type": "string"}}}
 _ENDPOINT: Node = {"required": ["endpoint"], "properties": {"endpoint": {"type": "string"}}}
 _VERSIONS: Node = {"required": ["versions"], "properties": {"versions": {"const": "delete"}}}
 _ETAGS: Node = {"required": ["etags"], "properties": {"etags": {"const": "md5"}}}
+_ENCRYPTION: Node = {"required": ["encryption"], "properties": {"encryption": {"type": "string"}}}
+_CONDITIONS: Node = {
+    "required": ["delete_conditions"],
+    "properties": {"delete_conditions": {"enum": ["auto", "always"]}},
+}
+_KMS: Node = {"required": ["encryption"], "properties": {"encryption": {"const": "aws:kms"}}}
+_KEY: Node = {"required": ["kms_key_id"], "properties": {"kms_key_id": {"type": "string"}}}
 _STORE = [
-    {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS, _ETAGS]},
+    {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS, _ETAGS, _ENCRYPTION, _CONDITIONS]},
     {"if": _ROOT, "then": {"properties": {"match": {"pattern": "^local://"}}}},
-    {"if": {"anyOf": [_VERSIONS, _ETAGS]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
+    {"if": {"anyOf": [_VERSIONS, _ETAGS, _ENCRYPTION]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
+    {"if": _KEY, "then": _KMS},
+    {"if": _KMS, "then": {"not": _ETAGS}},
 ]
 """Demands on an entry of `stores` beside its types, as the settings check them."""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

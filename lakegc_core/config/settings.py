@@ -24,6 +24,7 @@ from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf,
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
 from lakegc_core.config.rings import RingSettings
+from lakegc_core.config.stores import StoreMapping, useful
 from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import Rules
@@ -35,7 +36,6 @@ CONFIG_FILE = "lakegc.yaml"
 
 Lease = Literal["internal", "external"]
 Compaction = Literal["assume", "never"]
-DeleteConditions = Literal["auto", "always", "never"]
 SafetyLevel = Literal["full", "standard", "none"]
 
 _Count = Annotated[int, Strict(), Field(ge=1, json_schema_extra=lambda schema: schema.pop("default"))]
@@ -48,22 +48,6 @@ def _hold(value: object) -> object:
 
 
 _Hold = Annotated[str, BeforeValidator(_hold), WithJsonSchema({"type": "string", "pattern": HOLD})]
-
-
-def _useful(store: StoreMapping) -> StoreMapping:  # `schema` says the same to editors
-    if store == StoreMapping(store.match):
-        raise ValueError(
-            "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` nor `delete_conditions` other than "
-            "`never` is given, so it would change nothing"
-        )
-    if store.root and not store.match.startswith("local://"):
-        raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
-    for key, is_given in (("versions: delete", store.delete_versions), ("etags: md5", store.etags)):
-        if is_given and not store.match.startswith("s3://"):
-            raise ValueError(f"`{key}` is for addresses on S3: `match` must begin with s3://")
-    if store.delete_conditions != "never" and store.match.startswith("local://"):
-        raise ValueError("`delete_conditions` is for object stores: a file system deletes by name alone")
-    return store
 
 
 def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy, ...]:
@@ -104,29 +88,6 @@ class ServerSettings:
         if missing:
             raise SettingsError("lakeFS cannot be asked without " + "; and ".join(missing))
         return self
-
-
-@dataclass(frozen=True)
-class StoreMapping:
-    """How addresses below `match` are reached where not as lakeFS names them, how they are deleted, and what their
-    ETags are."""
-
-    match: Text
-    """Beginning of the addresses that this is for, by whole segments, such as local://."""
-    endpoint: Text | None = None
-    """URL at which the collector reaches this store."""
-    root: Text | None = None
-    """Folder in which a store of blockstore local lies."""
-    delete_versions: Annotated[
-        bool,
-        flag_by(Literal["keep", "delete"]),
-        Field(validation_alias="versions", json_schema_extra={"default": "keep"}),
-    ] = False
-    """delete: what is deleted leaves no old version in an S3 bucket that keeps them; nothing brings it back then."""
-    etags: Literal["md5"] | None = None
-    """md5: you promise that no object in this place of S3 was ever written with KMS or with a customer's key."""
-    delete_conditions: DeleteConditions = "never"
-    """Whether deletes name the ETag that was listed: auto where the store keeps to it, always or no sweep, never."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +239,7 @@ class LakegcYaml(_Section):
     server: ServerSection = Field(default_factory=ServerSection)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
-    stores: Items[Annotated[StoreMapping, AfterValidator(_useful)]] = ()
+    stores: Items[Annotated[StoreMapping, AfterValidator(useful)]] = ()
     """Stores that lakeFS and the collector see under different names. The first match wins."""
     lease: Lease = "internal"
     """external: something else makes sure that there is one collector; for stores without conditional writes."""

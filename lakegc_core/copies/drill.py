@@ -80,7 +80,7 @@ def way_of(context: MarkContext) -> tuple[str, str | None]:
         return QUARANTINE, None
     told = connect(context.data).settings()
     keeps = isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0)
-    if keeps or told.versioning is True:
+    if (keeps and told.undeletes is not False) or told.versioning is True:
         return STORE, None
     facts, wanted = backup_facts(context), context.mark.facts(ExpiredFacts).expired.objects
     if facts and not facts.problem and max(1, wanted - may_lack(wanted)) <= facts.objects <= wanted:
@@ -90,7 +90,8 @@ def way_of(context: MarkContext) -> tuple[str, str | None]:
     raise SettingsError(
         f"Nothing is known to bring back what is deleted in {context.data.root}, and nothing was deleted.{trouble} Set "
         "`quarantine: 7d` in lakegc.yaml, or turn on versioning or soft delete in the store (the key must be able to "
-        f"see it), or back the mark up: lakegc backup {name} DEST."
+        "see it, and lakegc brings nothing back in an Azure account with a hierarchical namespace), or back the mark "
+        f"up: lakegc backup {name} DEST."
     )
 
 

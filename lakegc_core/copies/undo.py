@@ -50,13 +50,14 @@ def check_keeps(context: MarkContext) -> None:
     sweep deleted before. SettingsError if it is a folder, which never keeps anything."""
     if context.header.mark_id in quarantined(context):
         return
-    told = connect(context.data).settings()
-    if told.versioning is not False or told.soft_delete != timedelta(0):
+    told, root = connect(context.data).settings(), context.data.root
+    if told.undeletes is False:
+        nothing = f"lakegc brings nothing back out of the soft delete of {root}, which has a hierarchical namespace"
+    elif told.versioning is not False or told.soft_delete != timedelta(0):
         return
-    nothing = (
-        f"{context.data.root} keeps nothing of what a sweep deletes: neither old versions nor soft delete, and "
-        "nothing of this mark lies in quarantine."
-    )
+    else:
+        nothing = f"{root} keeps nothing of what a sweep deletes: neither old versions nor soft delete"
+    nothing += ", and nothing of this mark lies in quarantine."
     if isinstance(context.data, LocalConfig):
         name = f"{context.header.repository} {context.header.mark_id}"
         raise SettingsError(

@@ -20,6 +20,13 @@ _BACK = (
     "Until then `lakegc restore REPO MARK` brings back what the sweep of a mark deletes, and its space is free only "
     "after that."
 )
+_NO_WAY_BACK = (
+    "The account has a hierarchical namespace: lakegc brings nothing back out of its soft delete, and the space is "
+    "free only after that."
+)
+_ANOTHER_WAY = "Set `quarantine: 7d`, or `backup: required`, in lakegc.yaml."
+_UNLESS = "The account does not tell whether it has a hierarchical namespace. If it has, lakegc brings nothing back."
+_TRY = "Run `lakegc drill REPO`, which proves it."
 _NOT_FREE = f"Nothing, if that was meant. {see(Symptom.BILL_DID_NOT_FALL)}"
 
 
@@ -109,8 +116,23 @@ def _lock(told: StoreSettings) -> Iterator[Finding]:
     if isinstance(told.lock, Untold):
         yield cannot_be_told("lock", "Whether a lock keeps objects from being deleted", told.lock)
     elif told.lock:
-        why = "Locked objects, or their old versions, cannot be deleted before their time. Until then they cost."
-        do = "Nothing, if the lock is wanted. A sweep says of each object that stays that it failed, and goes on."
+        why = (
+            "A sweep deletes locked objects, but they stay as old versions, which nobody can delete before their time. "
+            "Until then they cost. So does each lease that lakegc writes."
+        )
+        do = (
+            "Nothing, if the lock is wanted. With `versions: delete` each locked object fails, and the sweep goes on. "
+            "With `workspace:` in a place without a lock, lakegc leaves no locked versions of its own."
+        )
+        if told.lock_stops_writes:
+            why = (
+                "Locked objects can be neither deleted nor written over before their time. lakegc writes over its own "
+                "lease and probe, so marks and sweeps fail."
+            )
+            do = (
+                "Put `workspace:` in lakegc.yaml into a place without a lock. A sweep says of each object that stays "
+                "that it failed, and goes on."
+            )
         yield Finding("lock", Level.WARNING, f"The store locks objects: {told.lock}.", why, do)
 
 
@@ -170,13 +192,13 @@ def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
     if isinstance(told.soft_delete, Untold):
         yield cannot_be_told("soft-delete", "For how long deleted objects can be brought back", told.soft_delete)
     elif told.soft_delete:
-        yield Finding(
-            "soft-delete",
-            Level.NOTE,
-            f"The store's soft delete keeps what is deleted for {told.soft_delete / timedelta(days=1):g} days.",
-            _BACK,
-            _NOT_FREE,
-        )
+        what = f"The store's soft delete keeps what is deleted for {told.soft_delete / timedelta(days=1):g} days."
+        if told.undeletes:
+            yield Finding("soft-delete", Level.NOTE, what, _BACK, _NOT_FREE)
+        elif told.undeletes is None:
+            yield Finding("soft-delete", Level.NOTE, what, f"{_UNLESS} {_BACK}", f"{_TRY} {_NOT_FREE}")
+        else:
+            yield Finding("soft-delete", Level.WARNING, what, _NO_WAY_BACK, _ANOTHER_WAY)
 
 
 def _encryption(told: StoreSettings, etags_are_md5: bool) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import has_lost, whole_restore_at
 from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
 from lakegc_core.names import FAILED, Json, Stage, Symptom, see
-from lakegc_core.store.base import Store, StoreConfig, connect, heads
+from lakegc_core.store.base import Store, StoreConfig, connect, folders_in_use, heads
+from lakegc_core.store.clock import ahead
 from lakegc_core.store.factory import below
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import by_address, filter_of
@@ -87,10 +88,7 @@ def place_of(context: RepositoryContext, mark_id: str) -> StoreConfig:
 def quarantined(context: RepositoryContext) -> list[str]:
     """The ids of the marks of which something lies in quarantine."""
     store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
-    folders = [each for level in store.list_level(prefix) for each in level.prefixes]
-    # Some stores go on showing folders that hold nothing.
-    found = (each for each in folders if next(iter(store.list(each)), None) is not None)
-    return sorted(each.removeprefix(prefix).rstrip("/") for each in found)
+    return [each.removeprefix(prefix).rstrip("/") for each in folders_in_use(store, prefix)]
 
 
 def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
@@ -348,9 +346,9 @@ def _write(context: RepositoryContext, record: Quarantine) -> None:
 
 def _latest(context: RepositoryContext) -> float:
     """Now, unix seconds, by the clock that is ahead: the collector's or the store's. So copies never go too early."""
-    return max(clock.now().timestamp(), connect(context.workspace).probe().clock.timestamp())
+    return clock.now().timestamp() + max(0.0, ahead(context.workspace))
 
 
 def _earliest(context: RepositoryContext) -> float:
     """Now, unix seconds, by the clock that is behind."""
-    return min(clock.now().timestamp(), connect(context.workspace).probe().clock.timestamp())
+    return clock.now().timestamp() + min(0.0, ahead(context.workspace))

@@ -30,6 +30,7 @@ from lakegc_core.marks.sweeps import files_of, gone_in_rings, is_open, sweeps_of
 from lakegc_core.names import FAILED, Json, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.store.base import holds_any
 
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
@@ -178,7 +179,8 @@ def _retire(
     shelf = Shelf.of(context, safety.level(context.policy.safety or safety.FULL.name))
     found = [_old_mark(each, context.repository.storage_namespace) for each in shelf if each.is_begun]
     found = [replace(mark, trouble=mark.trouble or stuck.get(mark.mark_id, "")) for mark in found]
-    never_begun = [each.mark_id for each in shelf if not each.is_begun]
+    shown = (each.mark for each in shelf if not each.is_begun)
+    never_begun = [each.mark_id for each in shown if holds_any(each.store, f"{each.folder}/")]
     left_over = [mark_id for mark_id in never_begun if mark_id in gone]
     since = max((mark.started_at for mark in found if mark.read_at is not None), default=0.0)
     # The next mark has to know that objects of a retired one were brought back.

@@ -100,10 +100,10 @@ class Level:
 class StoreProbe:
     """Capabilities of a store, found out by asking it. None = it does not say."""
 
-    clock: datetime  # the store's own time, UTC
     conditional_writes: bool
     versioning: bool | None = None  # whether what is deleted stays as an old version
-    soft_delete: timedelta | None = None  # for how long a deleted object can be brought back; zero: not at all
+    soft_delete: timedelta | None = None  # for how long the store keeps a deleted object besides; zero: not at all
+    undeletes: bool | None = True  # whether `undelete` brings back what soft delete keeps; None: nobody can tell
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,13 @@ class Store(Protocol):
     def clock(self) -> datetime:
         """The store's own time, by one request: the date of its answer, in whole seconds where it gives no more."""
 
+    def now(self) -> datetime:
+        """The time by which marks, sweeps and restores are judged, without a write: the store's own, as `clock` tells
+        it. A folder goes by the collector's clock."""
+        return self.clock()
+
     def probe(self) -> StoreProbe:
-        """Ask the store what it is. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""
+        """Ask the store what it can. Writes nothing outside `_lakefs/retention/gc/lakegc/`."""
 
     def settings(self) -> StoreSettings:
         """Ask the store how it keeps objects. Writes nothing, and raises nothing: what it does not tell is `Untold`."""
@@ -228,6 +233,18 @@ def head_if_there(store: Store, key: str) -> ObjectInfo | None:
         return None
     except RefusedObjectError as error:
         return error.listed
+
+
+def folders_in_use(store: Store, prefix: str) -> list[str]:
+    """The folders directly below a prefix that hold an object, in order; each costs a request. Some stores go on
+    showing folders that hold nothing: SeaweedFS for a while, Azure with a hierarchical namespace for ever."""
+    shown = (each for level in store.list_level(prefix) for each in level.prefixes)
+    return sorted(each for each in shown if holds_any(store, each))
+
+
+def holds_any(store: Store, folder: str) -> bool:
+    """True if an object lies below a folder (ending in `/`)."""
+    return next(iter(store.list(folder)), None) is not None
 
 
 def heads(store: Store, keys: Sequence[str]) -> list[ObjectInfo | None]:

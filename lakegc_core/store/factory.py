@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lakegc_core.config.credentials import AzureAccess, S3Access
-from lakegc_core.config.settings import Settings, StoreMapping
+from lakegc_core.config.settings import Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
@@ -104,6 +105,8 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> 
         session_token=given.session_token,
         delete_versions=bool(mapping and mapping.delete_versions),
         etags_are_md5=bool(mapping and mapping.etags),
+        encryption=mapping.encryption if mapping else None,
+        kms_key_id=mapping.kms_key_id if mapping else None,
     )
 
 

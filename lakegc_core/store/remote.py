@@ -45,6 +45,18 @@ HEADS = 64
 """Requests in flight of one process that asks for many objects. So many hide the way to a distant store, and cost no
 more than few with a near one."""
 
+ASLEEP = (
+    "the object lies in an archive class, from which nothing is copied or read. Bring it back from there first, or "
+    "make a backup of all other objects and sweep once without `quarantine`"
+)
+"""Advice on an object that the store keeps in an archive class."""
+
+LOCKED = (
+    "a lock keeps the object from being written over or deleted. lakegc writes over its own lease and probe: put "
+    "`workspace:` in lakegc.yaml into a place without a lock"
+)
+"""Advice on an object that a store keeps by retention, immutability or a hold."""
+
 NO_DATE = (
     "the store's answers bear no date, so that ages cannot be judged: let the store, or what stands between it and "
     "lakegc, send the header Date"

@@ -57,11 +57,13 @@ class StoreSettings:
     """The settings by which a store keeps objects."""
 
     versioning: bool | Untold  # whether what is deleted stays as an old version
-    soft_delete: timedelta | Untold  # for how long a deleted object can be brought back; zero: not at all
+    soft_delete: timedelta | Untold  # for how long the store keeps a deleted object besides; zero: not at all
     lock: str | Untold  # what keeps objects from being deleted, in words; "" if nothing does
     encryption: str | Untold  # whose key encrypts new objects where the collector needs rights on it; "" if it does not
     lifecycle: tuple[LifecycleRule, ...] | Untold  # those that touch the root
     uploads: Uploads | Untold | None  # None: none can be open here
+    undeletes: bool | None = True  # whether lakegc brings back what soft delete keeps; None: nobody can tell
+    lock_stops_writes: bool = False  # what is locked cannot be written over: the lock is not of versions alone
 
 
 def prefix_below(prefix: str, base: str) -> str | None:

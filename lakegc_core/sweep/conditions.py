@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakegc_core.config.settings import DeleteConditions
+from lakegc_core.config.stores import DeleteConditions
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.names import FAILED

@@ -60,6 +60,7 @@ class SweepResult:
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
     versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted first; None: not, or not known
+    undeletes: bool = True  # False if the store can bring back what it keeps till then, and lakegc cannot
     quarantine: Mapping[str, float] = field(default_factory=dict)
     """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
     which a dry run lacks, and a sweep whose record of it does not read; `objects` and `bytes` that have a copy, where
@@ -156,4 +157,5 @@ def keeps(store: Store, since: float | None) -> dict[str, Any]:
         return {"versioned": probe.versioning, "recoverable_until": None}
     if since is None:
         return {}  # of such deletes nobody can say whether they have freed anything
-    return {"versioned": probe.versioning, "recoverable_until": since + probe.soft_delete.total_seconds()}
+    until = since + probe.soft_delete.total_seconds()
+    return {"versioned": probe.versioning, "recoverable_until": until, "undeletes": probe.undeletes is not False}

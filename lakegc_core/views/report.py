@@ -135,6 +135,7 @@ def sweep_report(result: SweepResult) -> Json:
         **({"refused_by": dict(result.refused_by)} if result.dry_run else {}),
         "versioned": result.versioned,
         "recoverable_until": instant(result.recoverable_until) if result.recoverable_until else None,
+        "undeletes": result.undeletes,
         "quarantine": _quarantine_json(result.quarantine),
         "unreadable": dict(result.unreadable),
         "waiting": dict(result.waiting),

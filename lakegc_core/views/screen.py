@@ -205,7 +205,7 @@ def sweep_screen(report: Json) -> str:
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:
         lines += ["", f"  report   {report['report']}", f"  statement {report['statement']}"]
-    can_undo = report["versioned"] or report["recoverable_until"] or report["quarantine"]
+    can_undo = report["versioned"] or (report["recoverable_until"] and report["undeletes"]) or report["quarantine"]
     if outcomes.get(Outcome.DELETED) and can_undo:
         lines.append(f"  undo     {undo(report['repository'], report['mark_id'])}")
     return "\n".join(lines)

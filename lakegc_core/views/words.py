@@ -206,15 +206,27 @@ def undo(repository: str, mark_id: str) -> str:
 
 
 def comes_back(
-    versioned: bool | None, soft_delete: timedelta | None, how: str, quarantine: timedelta | None = None
+    versioned: bool | None,
+    soft_delete: timedelta | None,
+    how: str,
+    quarantine: timedelta | None = None,
+    undeletes: bool | None = True,
 ) -> str:
     """A sentence that says if deleted objects can be brought back without a backup. `versioned`: whether the store
     keeps old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the
-    command that does it; `quarantine`: for how long lakegc keeps copies."""
+    command that does it; `quarantine`: for how long lakegc keeps copies; `undeletes`: whether the command brings back
+    what soft delete keeps, None where nobody can tell."""
     if quarantine:
         return f"`{how}` brings them back for {duration(quarantine)}: lakegc copies each into quarantine first."
     if soft_delete:
-        return f"`{how}` brings them back for {soft_delete / timedelta(days=1):.0f} days: the store's soft delete."
+        days = f"{soft_delete / timedelta(days=1):.0f} days"
+        if undeletes is False:
+            return (
+                f"The store's soft delete keeps them for {days}, but lakegc cannot bring them back: the account has a "
+                "hierarchical namespace."
+            )
+        unless = "" if undeletes else ", unless the account has a hierarchical namespace, which it does not tell"
+        return f"`{how}` brings them back for {days}: the store's soft delete{unless}."
     if versioned:
         return f"`{how}` brings them back until the store's own rules let old versions expire."
     if versioned is None:
@@ -226,7 +238,7 @@ def space(size: int, versioned: bool | None, recoverable_until: str | None) -> s
     """The fate of the space of deleted objects, in words. `recoverable_until` is an ISO 8601 instant."""
     if recoverable_until:
         until = to_the_minute(recoverable_until)
-        return f"{human_bytes(size)}, can be brought back until {until}: the store's soft delete"
+        return f"{human_bytes(size)}, kept by the store's soft delete until {until}"
     if versioned:
         return f"{human_bytes(size)}, kept as old versions until the store's own rules let them expire"
     if versioned is None:

@@ -21,7 +21,8 @@ import requests
 from azure.storage.blob import BlobBlock
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.stages import swept_report

@@ -301,9 +301,8 @@ def lake(spark: SparkSession, folder: Path, blockstore: str = "s3") -> Iterator[
         patch.setenv("LAKEGC_NOW", str(START))
         found = Lake(spark, folder, blockstore)
         tasks_run_here(patch)
-        probe = LocalStore.probe
         patch.setattr(LocalStore, "clock", lambda store: datetime.fromtimestamp(found.now, UTC))
-        patch.setattr(LocalStore, "probe", lambda store: replace(probe(store), clock=store.clock()))
+        patch.setattr(LocalStore, "now", lambda store: store.clock())
         if blockstore != "local":
             patch.setattr(neighbours, "config_for", found.place_of)
         with found.server:

@@ -21,7 +21,8 @@ from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import Explanation, explain
 from lakegc_core.answers.whatif import SEVERAL, Expected, Wish, whatif
 from lakegc_core.answers.workers import Little
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.names import Stage

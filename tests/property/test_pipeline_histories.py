@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository

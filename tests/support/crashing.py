@@ -195,6 +195,9 @@ class MortalStore:
     def clock(self) -> datetime:
         return self._alive().clock()
 
+    def now(self) -> datetime:
+        return self._alive().now()
+
     def probe(self) -> StoreProbe:
         return self._alive().probe()
 

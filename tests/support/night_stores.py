@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pytest
 from lakegc_core.errors import StoreError
 from lakegc_core.marks import lease
 from lakegc_core.names import NO_ANSWER
-from lakegc_core.store.base import NO_ETAGS, ObjectInfo, RefusedObjectError, StoreProbe
+from lakegc_core.store.base import NO_ETAGS, ObjectInfo, RefusedObjectError
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
 from lakegc_core.sweep import planning, waves
@@ -77,13 +77,8 @@ def slow_look(clock: Clock, seconds: float) -> Iterator[None]:
 @contextmanager
 def telling_time(clock: Clock) -> Iterator[None]:
     """The store tells the time of the town, whatever the collector's own clock shows."""
-    probe = LocalStore.probe
-
-    def told(store: LocalStore) -> StoreProbe:
-        return replace(probe(store), clock=datetime.fromtimestamp(clock(), UTC))
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStore, "probe", told)
+        patch.setattr(LocalStore, "now", lambda store: datetime.fromtimestamp(clock(), UTC))
         yield
 
 

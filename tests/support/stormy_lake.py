@@ -23,7 +23,8 @@ from urllib.parse import unquote
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ScaleSettings, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ScaleSettings, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_repository
 from lakegc_core.stages import swept_report

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import Http

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.marks.context import MarkContext, open_mark
-from lakegc_core.store.base import StoreProbe
 from lakegc_core.store.local import LocalStore
 from lakegc_core.sweep.result import SweepResult
 from tests.support.lake import NOW, Lake, lake, quick
@@ -100,13 +98,9 @@ class Nights:
 @contextmanager
 def nights(spark: SparkSession, folder: Path) -> Iterator[Nights]:
     """Such nights, which begin on day 0."""
-    now, probe = [NOW.timestamp()], LocalStore.probe
-
-    def told(store: LocalStore) -> StoreProbe:
-        return replace(probe(store), clock=datetime.fromtimestamp(now[0], UTC))
-
+    now = [NOW.timestamp()]
     with lake(folder, clock=lambda: now[0]) as served, quick(spark), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStore, "probe", told)
+        patch.setattr(LocalStore, "now", lambda store: datetime.fromtimestamp(now[0], UTC))
         yield Nights(spark, served, now)
 
 

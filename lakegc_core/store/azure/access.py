@@ -30,7 +30,7 @@ from azure.storage.blob import BlobSasPermissions, BlobServiceClient, Exponentia
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
-from lakegc_core.store.remote import HEADS, REPEATED, THROTTLED
+from lakegc_core.store.remote import ASLEEP, HEADS, LOCKED, REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
@@ -203,6 +203,8 @@ _HINTS = {
     "AuthorizationFailure": "check the key or SAS, what it may do, and whether this machine may reach the account",
     "AuthorizationPermissionMismatch": "grant the operation to these credentials (Storage Blob Data Contributor)",
     "InvalidAuthenticationInfo": "the token or SAS cannot be used here",
+    "BlobArchived": ASLEEP,
+    **dict.fromkeys(("BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"), LOCKED),
     "ContainerNotFound": "check the name of the container, and the endpoint",
     "ServiceRequestError": "check the endpoint (lakegc.yaml's `stores`) and the network",
     "ClientAuthenticationError": (

@@ -77,6 +77,15 @@ def read_page(body: bytes, wanted: str, cut: int, where: str) -> tuple[Level, st
     return Level(_batch(addresses, rows, where), tuple(folders)), marker
 
 
+def read_folders(body: bytes, where: str) -> tuple[list[str], str]:
+    """The names of the directories of one page, of an account with a hierarchical namespace, and the marker of the next
+    page."""
+    blobs, marker = parts_of(body, where)
+    told = ((each, each.find("Properties")) for each in blobs)
+    directories = (blob for blob, found in told if found is not None and _is_directory(blob, found))
+    return [name_of(each.find("Name"), where) for each in directories], marker
+
+
 def parts_of(body: bytes, where: str) -> tuple[ElementTree.Element, str]:
     """The listed blobs of a page, and the marker of the next page."""
     try:

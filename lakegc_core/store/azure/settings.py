@@ -22,13 +22,16 @@ _REFUSED = {401, 403}
 
 def settings_of(container: Container, service: Any) -> StoreSettings:
     """Ask the account and the container. `service`: the SDK's client of the account."""
+    soft_delete, (lock, stops_writes) = _soft_delete(service), _lock(container.client)
     return StoreSettings(
         versioning=_versioning(container),
-        soft_delete=_soft_delete(service),
-        lock=_lock(container.client),
+        soft_delete=soft_delete,
+        lock=lock,
         encryption="",  # with keys of the account: no request needs a right on them
         lifecycle=Untold("Azure tells it to management requests alone, and lakegc makes none"),
         uploads=None,  # Azure drops blocks that were not committed, after a week
+        undeletes=_undeletes(container.client) if soft_delete else True,
+        lock_stops_writes=stops_writes,
     )
 
 
@@ -62,12 +65,23 @@ def _soft_delete(service: Any) -> timedelta | Untold:
         return Untold("the store's answer is odd")
 
 
-def _lock(client: Any) -> str | Untold:
+def _undeletes(client: Any) -> bool | None:
+    """False of an account with a hierarchical namespace, which lists deleted blobs in another way; None if the account
+    does not tell whether it has one."""
+    with suppress(AzureError):
+        is_hierarchical = client.get_account_information(retry_total=0).get("is_hns_enabled")
+        return None if is_hierarchical is None else not is_hierarchical
+    return None
+
+
+def _lock(client: Any) -> tuple[str | Untold, bool]:
+    """The lock of a container, and whether it keeps blobs from being written over: one of versions does not."""
     try:
         found = client.get_container_properties(retry_total=0)
     except AzureError as error:
-        return _untold(error, _CONTAINER)
+        return _untold(error, _CONTAINER), False
     kept = {"an immutability policy": found.has_immutability_policy, "a legal hold": found.has_legal_hold}
     if None in kept.values():
-        return Untold("the store's answer does not say")
-    return " and ".join(name for name, stands in kept.items() if stands)
+        return Untold("the store's answer does not say"), False
+    lock = " and ".join(name for name, stands in kept.items() if stands)
+    return lock, bool(lock) and not found.immutable_storage_with_versioning_enabled

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import builtins
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import IO, Any
+from datetime import datetime, timedelta
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 
 from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.store.azure import access as azure_access
 from lakegc_core.store.azure.container import Container
 from lakegc_core.store.azure.deletes import BEST, BlobDeletes
-from lakegc_core.store.azure.listing import Pages, read_page
+from lakegc_core.store.azure.listing import Pages, read_folders, read_page
 from lakegc_core.store.azure.settings import settings_of
 from lakegc_core.store.azure.undelete import INCLUDED, Kept, choose, read_kept
 from lakegc_core.store.base import (
@@ -40,13 +38,15 @@ from lakegc_core.store.base import (
 )
 from lakegc_core.store.conditions import delete_fault, writes_conditionally
 from lakegc_core.store.pace import Gate
-from lakegc_core.store.remote import NO_DATE, RemoteStore, bare, check_whole, date_of
+from lakegc_core.store.remote import RemoteStore, bare, check_whole, date_of
 from lakegc_core.store.settings import StoreSettings
 
 _COPY_AT_ONCE = 256 << 20  # bytes: larger blobs are copied block by block
 _COPY_BLOCK = 1 << 30  # bytes
 
 _CLOCK_TRIES = 4
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -180,10 +180,11 @@ class AzureStore(RemoteStore):
         return self._copy(origin._source(source_key, found.size), key, match, changed)
 
     def _source(self, key: str, size: int, version: str | None = None) -> _Source:
-        """A blob here, or a version of it, as the source of a copy."""
+        """A blob here, or a version of it, as the source of a copy. StoreError if no token for it can be had."""
         name, container = self.container.name(key), self._config.container
         address = f"{self._config.url}/{quote(container)}/{quote(name, safe='/~')}"
-        return _Source(key, size, *self._access.source(address, container, name, version))
+        with self.container.errors("Copy Blob From URL", key):
+            return _Source(key, size, *self._access.source(address, container, name, version))
 
     def _copy(
         self, source: _Source, key: str, match: dict[str, Any], changed: Callable[[], bool] | None, **condition: Any
@@ -220,19 +221,35 @@ class AzureStore(RemoteStore):
     def _kept(self, key: str) -> builtins.list[Kept]:
         """What the account keeps of one blob, and the blob itself if it shows."""
         name, where = self.container.name(key), f"{self.root}: listing what is kept of {key!r}"
-        found: builtins.list[Kept] = []
+        return self._read_pages(key, INCLUDED, where, lambda body: read_kept(body, name, where))
+
+    def _read_pages(
+        self, key: str, include: Sequence[str], where: str, read: Callable[[bytes], tuple[builtins.list[T], str]]
+    ) -> builtins.list[T]:
+        """All that `read` finds on the pages of a list of the blobs whose names begin with that of `key`."""
+        found: builtins.list[T] = []
         marker = ""
         while True:
-            pages = self.container.client.list_blobs(name_starts_with=name, include=INCLUDED)
+            pages = self.container.client.list_blobs(name_starts_with=self.container.name(key), include=include)
             with self.container.errors("List Blobs", key):
                 next(pages.by_page(continuation_token=marker or None), None)
-            some, following = read_kept(self._pages.take(where), name, where)
+            some, following = read(self._pages.take(where))
             found += some
             if following == marker and marker:
                 raise IncompleteError(f"{where}: the store goes round in circles")
             if not following:
                 return found
             marker = following
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove directories of an account with a hierarchical namespace; in others there are none. The service refuses
+        to delete what holds anything, and whatever it refuses stays: an empty directory harms nobody."""
+        top, where = prefix.rstrip("/"), f"{self.root}: listing directories below {prefix!r}"
+        names = self._read_pages(top, ["metadata"], where, lambda body: read_folders(body, where))
+        inside = (name.removeprefix(self._base) for name in names)
+        for folder in sorted((each for each in inside if f"{each}/".startswith(prefix)), reverse=True):
+            with suppress(StoreError), self.container.errors("Delete Blob", folder):
+                self.container.blob(folder).delete_blob()
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Fetch the blob into a file, in pieces."""
@@ -261,20 +278,16 @@ class AzureStore(RemoteStore):
         return date_of(dates[-1] if dates else None, self.root)
 
     def probe(self) -> StoreProbe:
-        """Clock, conditional writes, versioning and soft delete, each found out by asking."""
-        with self.container.errors("Put Blob", PROBE_KEY):
-            answer = self.container.blob(PROBE_KEY).upload_blob(uuid.uuid4().bytes, overwrite=True)
-        if not answer.get("date"):
-            raise StoreError(f"{self.root}: {NO_DATE}")
-        conditional, versioning = writes_conditionally(self), bool(answer.get("version_id"))
-        return StoreProbe(answer["date"].astimezone(UTC), conditional, versioning, self._soft_delete())
+        """Conditional writes, versioning and soft delete, each found out by asking."""
+        conditional, told = writes_conditionally(self), self.settings()
+        versioning, soft_delete = told.versioning, told.soft_delete
+        return StoreProbe(
+            conditional,
+            versioning if isinstance(versioning, bool) else None,
+            soft_delete if isinstance(soft_delete, timedelta) else None,
+            told.undeletes,
+        )
 
     def settings(self) -> StoreSettings:
         """Soft delete, versioning and immutability, each by a request of its own."""
         return settings_of(self.container, self.service)
-
-    def _soft_delete(self) -> timedelta | None:
-        with suppress(AzureError):  # a right of its own, which a collector need not have
-            policy = self.service.get_service_properties(retry_total=0)["delete_retention_policy"]
-            return timedelta(days=policy.days or 0) if policy.enabled else timedelta(0)
-        return None

@@ -11,7 +11,14 @@ from typing import Any
 import google.auth
 import requests
 import urllib3
-from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, PreconditionFailed
+from google.api_core.exceptions import (
+    Forbidden,
+    GoogleAPICallError,
+    NotFound,
+    PreconditionFailed,
+    from_http_response,
+    from_http_status,
+)
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from google.auth.transport.requests import AuthorizedSession
@@ -26,7 +33,7 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store.remote import REPEATED, THROTTLED
+from lakegc_core.store.remote import LOCKED, REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -39,7 +46,9 @@ SDK_ERRORS = (
     DataCorruption,
     requests.RequestException,
     *_BROKEN_OFF,
+    AttributeError,  # of requests that the SDK itself makes: see `error_of`
 )
+_LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
 _HINTS = {
     Forbidden: ": grant the operation to these credentials",
     NotFound: ": check the name of the bucket, and the endpoint",
@@ -76,8 +85,19 @@ def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
         return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected")
     if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
         return IncompleteError(f"{what} broke off: {code_of(error)}")
+    code = code_of(error)
     hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
-    return StoreError(f"{what}: the store answered {code_of(error)}{hint}")
+    return StoreError(f"{what}: the store answered {code}{f': {LOCKED}' if code in _LOCKS else hint}")
+
+
+def error_of(answer: requests.Response) -> GoogleAPICallError:
+    """The SDK's error for an answer other than success, whatever its body is."""
+    try:
+        found = from_http_response(answer)
+        list(found.errors)
+    except (AttributeError, TypeError):  # it reads `error` in JSON as an object
+        return from_http_status(answer.status_code, "an answer without a reason", response=answer)
+    return found
 
 
 def told_by(error: Exception) -> DeleteAnswer:
@@ -107,6 +127,10 @@ def status_of(error: BaseException | None) -> int:
 def code_of(error: Exception) -> str:
     """The service's reason, the HTTP status without one, or the name of the SDK's error without an answer."""
     if isinstance(error, GoogleAPICallError):
-        reasons = [each.get("reason") for each in error.errors if isinstance(each, dict)]
+        # Of an upload the SDK raises an error without the reason, which the answer has.
+        told = error_of(error.response) if isinstance(error.response, requests.Response) else error
+        reasons = [each.get("reason") for each in told.errors if isinstance(each, dict)]
         return str(next(filter(None, reasons), None) or int(error.code or 0))
+    if isinstance(error, AttributeError):
+        return "an error of another form than its own"
     return type(error).__name__

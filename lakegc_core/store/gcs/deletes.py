@@ -15,14 +15,14 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 import requests
-from google.api_core.exceptions import NotFound, PreconditionFailed, from_http_response
+from google.api_core.exceptions import NotFound, PreconditionFailed
 from google.auth.transport.requests import AuthorizedSession
 
 from lakegc_core.errors import StoreError
 from lakegc_core.names import Outcome
 from lakegc_core.store.base import Deletes, ObjectInfo
 from lakegc_core.store.delete_results import answers, is_done, read_result, refused
-from lakegc_core.store.gcs.access import SDK_ERRORS, code_of, told_by
+from lakegc_core.store.gcs.access import SDK_ERRORS, code_of, error_of, told_by
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 from lakegc_core.store.xml_pages import local_name, parsed
@@ -125,7 +125,7 @@ class ObjectDeletes(BatchDeletes):
                 timeout=self._timeout,
             )
             if not 200 <= answer.status_code < 300:
-                raise from_http_response(answer)
+                raise error_of(answer)
         except NotFound as error:
             no_bucket = "bucket does not exist" in error.message
             return {key: DeleteAnswer.failed("NoSuchBucket") if no_bucket else DeleteAnswer(Outcome.ALREADY_GONE)}
@@ -146,7 +146,4 @@ def _code(answer: requests.Response) -> str:
     """The service's code in an answer that refuses, in XML or in JSON; the HTTP status without one."""
     page = parsed(answer.content)
     told = page.findtext("{*}Code") if page is not None else None
-    try:
-        return told or code_of(from_http_response(answer))
-    except AttributeError:  # the client reads `error` in JSON as an object, whatever it is
-        return str(answer.status_code)
+    return told or code_of(error_of(answer))

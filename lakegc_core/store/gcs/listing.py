@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import requests
-from google.api_core.exceptions import from_http_response
 
 from lakegc_core.errors import IncompleteError
 from lakegc_core.store.base import LISTING_SCHEMA, Level
+from lakegc_core.store.gcs.access import error_of
 from lakegc_core.store.remote import below, listed
 
 FIELDS = "kind,items(name,size,updated,generation),prefixes,nextPageToken"
@@ -23,7 +23,7 @@ _KIND = "storage#objects"  # what an answer to a listing says it is, even an emp
 def page_of(answer: requests.Response, root: str) -> dict[str, Any]:
     """One page as it came. IncompleteError for an answer that is no list."""
     if answer.status_code != 200:
-        raise from_http_response(answer)
+        raise error_of(answer)
     try:
         page = answer.json()
     except ValueError:

@@ -34,6 +34,7 @@ def settings_of(bucket: Any, base: str, times: Any) -> StoreSettings:
         encryption=_read(lambda: str(bucket.default_kms_key_name or "")),
         lifecycle=_read(lambda: tuple(_rules(bucket.lifecycle_rules, base))),
         uploads=None,  # lakeFS's own are objects here, which a mark sees
+        lock_stops_writes=True,
     )
 
 

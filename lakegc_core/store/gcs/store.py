@@ -12,7 +12,6 @@ import base64
 import builtins
 import functools
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
-from google.api_core.exceptions import from_http_response
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
@@ -39,7 +37,7 @@ from lakegc_core.store.base import (
 )
 from lakegc_core.store.conditions import delete_fault, writes_conditionally
 from lakegc_core.store.gcs import access as gcs_access
-from lakegc_core.store.gcs.access import SDK_ERRORS, in_words, should_repeat
+from lakegc_core.store.gcs.access import SDK_ERRORS, error_of, in_words, should_repeat
 from lakegc_core.store.gcs.deletes import BEST, ObjectDeletes
 from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.gcs.settings import settings_of
@@ -246,22 +244,20 @@ class GCSStore(RemoteStore):
         def ask() -> str | None:
             answer = self.session.get(url, timeout=self._time)
             if answer.status_code not in (200, 403, 404):  # absent or refused, but answered, and so dated
-                raise from_http_response(answer)
+                raise error_of(answer)
             date: str | None = answer.headers.get("date")
             return date
 
         return date_of(self._call("asking for the time by", PROBE_KEY, ask), self.root)
 
     def probe(self) -> StoreProbe:
-        """Clock, conditional writes, versioning and soft delete, each found out by asking."""
-        self.write(PROBE_KEY, uuid.uuid4().bytes)
-        written, conditional = self.head(PROBE_KEY).last_modified, writes_conditionally(self)
-        versioning, soft_delete = None, None
+        """Conditional writes, versioning and soft delete, each found out by asking."""
+        conditional, versioning, soft_delete = writes_conditionally(self), None, None
         with suppress(*SDK_ERRORS):  # a right of its own, which a collector need not have
             self._bucket.reload(retry=None, timeout=self._time)
             versioning = bool(self._bucket.versioning_enabled)
             soft_delete = timedelta(seconds=self._bucket.soft_delete_policy.retention_duration_seconds or 0)
-        return StoreProbe(written, conditional, versioning, soft_delete)
+        return StoreProbe(conditional, versioning, soft_delete)
 
     def settings(self) -> StoreSettings:
         """Versioning, soft delete, retention, encryption and lifecycle rules: the bucket's metadata, by one request."""

@@ -24,6 +24,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from lakegc_core import clock
 from lakegc_core.errors import ObjectNotFoundError, StoreError
 from lakegc_core.names import FAILED, Outcome
 from lakegc_core.store.base import (
@@ -195,13 +196,16 @@ class LocalStore:
         except OSError as error:
             raise self._files.error(error, "asking for the time below", PROBE_KEY) from error
 
-    def probe(self) -> StoreProbe:
-        """The collector's own clock, and whether conditional writes work on this file system."""
-        from lakegc_core import clock
+    def now(self) -> datetime:
+        """The collector's own clock."""
+        listing.require_folder(self._files)
+        return clock.now()
 
+    def probe(self) -> StoreProbe:
+        """Find out whether conditional writes work on this file system."""
         # A probe must not make the folder whose absence a listing would have noticed.
         listing.require_folder(self._files)
-        return StoreProbe(clock.now(), writes_conditionally(self), False)
+        return StoreProbe(writes_conditionally(self), False)
 
     def settings(self) -> StoreSettings:
         """A folder keeps what it is given, and nothing of what is deleted."""

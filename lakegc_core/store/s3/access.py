@@ -25,6 +25,7 @@ from s3transfer import exceptions as transfer
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.delete_results import GONE, refused
+from lakegc_core.store.remote import ASLEEP
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import listing as s3_listing
 
@@ -48,6 +49,7 @@ BROKEN_OFF = (
 )
 
 _WRITES = ("PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
+_BODIES = ("PutObject", "UploadPart")  # a bucket that locks new objects takes none without a checksum
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 
@@ -85,6 +87,8 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
     # Adaptive mode slows the whole client down while the store throttles.
     main = client(mode="adaptive", total_max_attempts=attempts)
     s3_listing.install(main.meta.events)
+    for operation in _BODIES:
+        main.meta.events.register(f"before-call.s3.{operation}", _send_md5)
     for operation in _WRITES:
         main.meta.events.register(f"before-parse.s3.{operation}", _check_written)
     key, secret, token = (reach.get(f"aws_{name}") for name in ("access_key_id", "secret_access_key", "session_token"))
@@ -115,7 +119,8 @@ def _check_written(response_dict: dict[str, Any], **_: Any) -> None:
 
 
 def _send_md5(params: dict[str, Any], **_: Any) -> None:
-    """Give DeleteObjects the checksum it must carry, which every compatible store knows: newer ones are AWS's own."""
+    """Give a request the checksum that every compatible store knows: newer ones are AWS's own. A file is read for it,
+    piece by piece, and stands afterwards where it stood."""
     params["headers"]["Content-MD5"] = calculate_md5(params["body"])
     params["context"].pop("checksum", None)
 
@@ -123,6 +128,10 @@ def _send_md5(params: dict[str, Any], **_: Any) -> None:
 _VIRTUAL = (
     "the store takes only names of the bucket in the host (virtual-hosted style): set `addressing_style = virtual` in "
     "the AWS configuration file, as docs/stores.md says"
+)
+_LOCKS = (
+    "the bucket locks new objects and takes none without a checksum. lakegc sends Content-MD5 with each: let what "
+    "stands between it and the store pass this header on"
 )
 _HINTS = {
     "InvalidAccessKeyId": "the store does not know the access key",
@@ -132,28 +141,46 @@ _HINTS = {
     "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
     "ResponseParserError": "that is no answer of S3; look at what stands between lakegc and the store",
     **dict.fromkeys(("SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess"), _VIRTUAL),
+    "InvalidObjectState": ASLEEP,
     "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
 
 
 _DENIED = {"AccessDenied", "403"}  # HEAD has no code of the store's own
+_KEYS = (
+    "under SSE-KMS kms:GenerateDataKey and kms:Decrypt on the key; a policy of the bucket may also demand headers of "
+    "encryption (`encryption` in lakegc.yaml's `stores`)"
+)
 _RIGHTS = {
     "list_objects_v2": "s3:ListBucket",
     "list_object_versions": "s3:ListBucketVersions",
     **dict.fromkeys(("get_object", "head_object", "download_fileobj"), "s3:GetObject"),
-    **dict.fromkeys(("put_object", "upload_fileobj"), "s3:PutObject"),
-    **dict.fromkeys(("copy_object", "copy"), "s3:GetObject on the one and s3:PutObject on the other"),
+    **dict.fromkeys(("put_object", "upload_fileobj"), f"s3:PutObject; {_KEYS}"),
+    **dict.fromkeys(
+        ("copy_object", "copy"),
+        "s3:GetObject on the one and s3:PutObject on the other, for objects with tags s3:GetObjectTagging and "
+        f"s3:PutObjectTagging; {_KEYS}",
+    ),
     "delete_object": "s3:DeleteObjectVersion",  # of a version; other deletes raise nothing
 }
 """Actions that operations of boto3 take, by name."""
 
 
-def hint(code: str, operation: str) -> str:
-    """Advice on the code with which an operation ended, after a colon; empty where there is none."""
+def hint(error: BaseException, operation: str) -> str:
+    """Advice on the error with which an operation ended, after a colon; empty where there is none."""
+    code = code_of(error)
+    if lacks_checksum(error):
+        return f": {_LOCKS}"
     if code in _DENIED and operation in _RIGHTS:
         return f": grant these credentials {_RIGHTS[operation]}"
     return f": {_HINTS[code]}" if code in _HINTS else ""
+
+
+def lacks_checksum(error: BaseException | None) -> bool:
+    """True if a bucket that locks new objects refuses a write that came without a checksum. No code says so alone."""
+    told = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
+    return "content-md5" in str(told.get("Message")).lower()
 
 
 def code_of(error: BaseException | None) -> str:

@@ -43,7 +43,16 @@ from lakegc_core.store.pace import Gate, Turn
 from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
-from lakegc_core.store.s3.access import CONDITION_UNKNOWN, CONFLICT, LOST, UNSUPPORTED, Access, attempts_of, code_of
+from lakegc_core.store.s3.access import (
+    CONDITION_UNKNOWN,
+    CONFLICT,
+    LOST,
+    UNSUPPORTED,
+    Access,
+    attempts_of,
+    code_of,
+    lacks_checksum,
+)
 from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
 from lakegc_core.store.s3.quick_heads import QuickHeads
@@ -76,6 +85,8 @@ class S3Config:
     read_timeout: float = 60.0  # seconds
     delete_versions: bool = False  # a delete takes all versions of a key, not only what lists of objects show
     etags_are_md5: bool = False  # promised: no object below was ever written with KMS or a customer's key
+    encryption: str | None = None  # AES256 or aws:kms: demanded of each write; None: as the bucket has it
+    kms_key_id: str | None = None  # of aws:kms; None: the account's own
 
     def __post_init__(self) -> None:
         if self.endpoint_url and holds_secret(self.endpoint_url):
@@ -120,6 +131,8 @@ class S3Store(RemoteStore):
         super().__init__(config.root, config.prefix)
         self.client = access.main  # for the few things beyond the protocol
         self._config = config
+        demanded = {"ServerSideEncryption": config.encryption, "SSEKMSKeyId": config.kms_key_id}
+        self._encryption = {name: value for name, value in demanded.items() if value}
         self.listed_digests = config.etags_are_md5 and not config.bucket.endswith(DIRECTORY_BUCKET)
         self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, self.client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
@@ -156,19 +169,21 @@ class S3Store(RemoteStore):
         raise AssertionError("max_attempts is at least 1")
 
     def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
+        sent = {"Key": self._base + key, "Body": data, **self._encryption}
         conditions = {"IfNoneMatch": "*"} if if_absent else {}
         if if_match is not None:
             conditions["IfMatch"] = f'"{if_match}"'
         for attempt in range(1, self._config.max_attempts + 1):
             try:
-                answer = self._bucket.call("put_object", key, Key=self._base + key, Body=data, **conditions)
+                answer = self._bucket.call("put_object", key, **sent, **conditions)
             except PreconditionFailedError as error:
                 attempts += [None] * attempts_of(error.__context__)
                 if code_of(error.__context__) not in CONFLICT or attempt == self._config.max_attempts:
                     raise
                 time.sleep(BACKOFF.wait(attempt))  # another write was under way: S3 wants this one repeated
             except StoreError as error:
-                if conditions and code_of(error.__context__) in CONDITION_UNKNOWN:
+                cause = error.__context__
+                if conditions and code_of(cause) in CONDITION_UNKNOWN and not lacks_checksum(cause):
                     raise NoConditionsError(str(error)) from None
                 raise
             else:
@@ -207,8 +222,8 @@ class S3Store(RemoteStore):
         origin = {"Bucket": source.bucket, "Key": f"{source.prefix}/{source_key}" if source.prefix else source_key}
         found = found or source.connect().head(source_key)
         if found.size > _COPY_AT_ONCE:
-            pinned = {"CopySourceIfMatch": f'"{found.etag}"'} if found.etag else {}
-            asked = {"Key": self._base + key, "CopySource": origin, "Config": _IN_PARTS, "ExtraArgs": pinned}
+            more = self._encryption | ({"CopySourceIfMatch": f'"{found.etag}"'} if found.etag else {})
+            asked = {"Key": self._base + key, "CopySource": origin, "Config": _IN_PARTS, "ExtraArgs": more}
             try:
                 self._bucket.call("copy", source_key, **asked)
             except StoreError as error:
@@ -216,7 +231,8 @@ class S3Store(RemoteStore):
                     raise
             else:
                 return self.head(key).etag or ""
-        answer = self._bucket.call("copy_object", source_key, Key=self._base + key, CopySource=origin)
+        asked = {"Key": self._base + key, "CopySource": origin, **self._encryption}
+        answer = self._bucket.call("copy_object", source_key, **asked)
         return bare(answer.get("CopyObjectResult", {}).get("ETag")) or self.head(key).etag or ""
 
     def download(self, key: str, file: IO[bytes]) -> None:
@@ -228,16 +244,16 @@ class S3Store(RemoteStore):
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Send the object, in parts if it is large."""
-        self._bucket.call("upload_fileobj", key, Key=self._base + key, Fileobj=file)
+        self._bucket.call("upload_fileobj", key, Key=self._base + key, Fileobj=file, ExtraArgs=self._encryption)
 
     def probe(self) -> StoreProbe:
-        """Clock, conditional writes and versioning, each found out by asking."""
+        """Conditional writes and versioning, each found out by asking."""
         answer = self._bucket.answer("get_bucket_versioning", "")
         # Refused or unknown to this store, it says nothing.
         versioning = None if "Error" in answer else _VERSIONING.get(answer.get("Status"))
         if not self._deletes.leaves_versions:
             versioning = False  # nothing stays of what is deleted
-        return StoreProbe(self._bucket.date_of(answer), writes_conditionally(self), versioning)
+        return StoreProbe(writes_conditionally(self), versioning)
 
     def settings(self) -> StoreSettings:
         """Versioning, object lock, encryption, lifecycle rules and open uploads, each by a request of its own."""

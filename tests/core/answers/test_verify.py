@@ -240,6 +240,20 @@ def test_a_retired_mark_is_checked_as_far_as_its_record_goes(swept: Swept) -> No
         verified(swept)
 
 
+def test_folders_that_a_retired_mark_left_empty_are_no_sweep_of_it(swept: Swept) -> None:
+    """SeaweedFS shows them for a while, Azure with a hierarchical namespace for ever."""
+    mark = swept.context.mark
+    keep_records(mark)
+    mark.store.write(mark.retired_key, encode(record_of("lake", mark)))
+    for file in [each for each in place(swept).rglob("*") if each.is_file()]:
+        file.unlink()
+    assert place(swept, "sweeps/1/outcomes").is_dir()
+    found = verified(swept)
+    assert found.retired and not found.differs, said(found)
+    mark.store.delete_many([mark.retired_key])
+    assert "sweeps/1/plan.json is missing" in said(verified(swept)), "of a mark that nobody retired it is a loss"
+
+
 def test_of_a_retired_mark_the_outcomes_of_what_a_budget_left_are_checked_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

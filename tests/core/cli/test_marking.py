@@ -19,13 +19,13 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.cli import main, marking
 from lakegc_core.config.settings import Settings
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
 from lakegc_core.store.base import connect
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.words import comes_back, undo
 from tests.core.cli.conftest import Desk
@@ -67,6 +67,45 @@ def test_each_kind_of_store_says_how_long_it_keeps_what_is_deleted(
     versioned: bool | None, soft_delete: timedelta | None, said: str
 ) -> None:
     assert comes_back(versioned, soft_delete, undo("lake", "m1")) == said
+
+
+@pytest.mark.parametrize(
+    ("undeletes", "said"),
+    [
+        (False, "The store's soft delete keeps them for 7 days, but lakegc cannot bring them back: the account"),
+        (
+            None,
+            "`lakegc restore lake m1` brings them back for 7 days: the store's soft delete, unless the account",
+        ),
+    ],
+)
+def test_soft_delete_of_an_account_with_a_hierarchical_namespace_is_not_promised(
+    undeletes: bool | None, said: str
+) -> None:
+    assert comes_back(False, timedelta(days=7), undo("lake", "m1"), undeletes=undeletes).startswith(said)
+
+
+def test_the_question_is_asked_where_lakegc_may_not_write_into_the_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def yes(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    def refused(store: LocalStore) -> None:
+        raise StoreError("retentionPolicyNotMet")
+
+    monkeypatch.setattr(marking, "ask", yes)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(LocalStore, "probe", refused)
+    header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
+    policy = SimpleNamespace(quarantine=None)
+    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header, policy=policy)
+    review: Any = SimpleNamespace(report={"objects": {"expired": 1}, "bytes": {"expired": 5}})
+    marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)
+    assert "The store does not say whether they can be brought back." in asked[0]
 
 
 def test_a_review_writes_the_addresses_alone_to_stdout(desk: Desk, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

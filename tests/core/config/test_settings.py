@@ -14,8 +14,8 @@ from lakegc_core.config.settings import (
     ScaleSettings,
     ServerSettings,
     Settings,
-    StoreMapping,
 )
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.config.urls import normalise_endpoint
 from lakegc_core.errors import SettingsError
 from tests.core.config.conftest import LAKECTL, SECRET, load

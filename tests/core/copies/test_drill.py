@@ -15,7 +15,7 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copying
 from lakegc_core.copies import undo
-from lakegc_core.copies.drill import Wanted, finish
+from lakegc_core.copies.drill import Wanted, finish, way_of
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import MarkContext, open_mark
@@ -24,6 +24,7 @@ from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalStore
+from lakegc_core.store.settings import StoreSettings
 from lakegc_core.sweep.authorize import judge
 from lakegc_core.views.drills import drill_screen, failed_drill
 from lakegc_core.views.history import history_of, history_screen
@@ -102,6 +103,19 @@ def test_what_a_drill_deletes_comes_back_as_it_was_and_no_figure_of_the_reposito
     swept = swept_report(fast, open_mark(mark, "m1"))
     drilled = {each["address"] for each in report["objects"]}
     assert swept.outcomes["deleted"] == 1 and lying(mark).keys() == drilled, "what came back stays until the next mark"
+
+
+def test_soft_delete_is_no_way_back_in_an_account_that_says_it_has_a_hierarchical_namespace(
+    mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = replace(mark, policy=NOTHING)
+    for undeletes in (True, None):
+        kept = StoreSettings(False, timedelta(days=7), "", "", (), None, undeletes=undeletes)
+        monkeypatch.setattr(LocalStore, "settings", lambda store, kept=kept: kept)
+        assert way_of(bare) == ("store", None)
+    monkeypatch.setattr(LocalStore, "settings", lambda store: replace(kept, undeletes=False))
+    with pytest.raises(SettingsError, match="brings nothing back in an Azure account with a hierarchical namespace"):
+        way_of(bare)
 
 
 class Killed(BaseException):

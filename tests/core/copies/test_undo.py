@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.copies import undo
 from lakegc_core.copies.backup import restore
 from lakegc_core.copies.undo import _Undo, check_keeps, deleted_objects
@@ -28,7 +29,8 @@ from lakegc_core.marks.retired_records import record_of
 from lakegc_core.policy.safety import FULL
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import Store, connect
-from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.local import LocalConfig, LocalStore
+from lakegc_core.store.settings import StoreSettings, Untold
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
@@ -274,6 +276,21 @@ def test_after_the_mark_was_retired_its_journals_say_what_is_gone(night: Night) 
     _delete_mark(artifacts, None)
     assert night.undo(min(night.dead)) == {"copied": 1}, "paths are addresses now"
     assert night.undo() == {"copied": 2, "already_there": 1} and night.shown() == night.dead
+
+
+def test_soft_delete_of_an_account_with_a_hierarchical_namespace_is_no_way_back(
+    replay: Callable[[str], Replay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untold = Untold("Azure tells by a blob that each mark writes, and there is none yet")
+    kept = StoreSettings(untold, timedelta(days=7), "", "", (), None, undeletes=False)
+    monkeypatch.setattr(LocalStore, "settings", lambda store: kept)
+    found = replay("local_rich")
+    with environment(found.variables()):
+        context = found.begin("m1")
+        with pytest.raises(SettingsError, match="hierarchical namespace, and nothing of this mark lies in quarantine"):
+            check_keeps(context)
+        monkeypatch.setattr(LocalStore, "settings", lambda store: replace(kept, undeletes=None))
+        check_keeps(context)
 
 
 def test_a_folder_keeps_nothing_and_the_error_names_the_backup(replay: Callable[[str], Replay]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from lakegc_core.config.credentials import S3Access
-from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.doctor.examine import examine
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.lakefs.client import LakeFSClient

@@ -14,7 +14,8 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.cli.doctor import doctor_screen
-from lakegc_core.config.settings import Price, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import Price, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.doctor.cost import Requests, requests_and_cost
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.artifacts import CLEAN

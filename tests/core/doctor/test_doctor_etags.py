@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from lakegc_core.config.settings import StoreMapping
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.doctor.etags import examine_etags
 from lakegc_core.doctor.finding import Level
 from lakegc_core.store.base import Store

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lakegc_core import clock
-from lakegc_core.config.settings import StoreMapping
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.doctor.finding import Level
 from lakegc_core.doctor.store_rights import judge_clock
 from lakegc_core.errors import StoreError

@@ -92,8 +92,21 @@ def test_soft_delete_locks_and_keys_are_told() -> None:
     (soft,) = findings(replace(PLAIN, soft_delete=timedelta(days=7)))
     assert soft.level is Level.NOTE and "7 days" in soft.what
     assert told(lock="object lock is on") == [("lock", Level.WARNING)]
+    (versions,) = findings(replace(PLAIN, lock="object lock is on"))
+    (objects,) = findings(replace(PLAIN, lock="a retention policy of 1 days", lock_stops_writes=True))
+    assert "stay as old versions" in versions.why and "marks and sweeps fail" not in versions.why
+    assert "marks and sweeps fail" in objects.why and "`workspace:` in lakegc.yaml" in objects.do
     (key,) = findings(replace(PLAIN, encryption="aws:kms"))
     assert key.level is Level.NOTE and "kms:Decrypt" in key.do
+
+
+def test_soft_delete_is_no_way_back_in_an_account_with_a_hierarchical_namespace() -> None:
+    kept = replace(PLAIN, soft_delete=timedelta(days=7))
+    (no,) = findings(replace(kept, undeletes=False))
+    assert no.level is Level.WARNING and "brings nothing back" in no.why and "quarantine: 7d" in no.do
+    assert "lakegc restore" not in f"{no.why} {no.do}"
+    (perhaps,) = findings(replace(kept, undeletes=None))
+    assert perhaps.level is Level.NOTE and "does not tell whether" in perhaps.why and "lakegc drill" in perhaps.do
 
 
 def test_uploads_that_were_left_open_are_a_warning_unless_a_rule_ends_them() -> None:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core import pipeline
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.inventory import listing
 from lakegc_core.inventory.carried import UNITS
 from lakegc_core.inventory.listing import _Listing, _overlapping
-from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.artifacts import CLEAN, HOME
+from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.names import STAGES
-from lakegc_core.pipeline import mark
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.stages import namespace_listing
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.parts import read_part
-from tests.support.lake import NO_SPARK, Lake, lake, leave
+from tests.support.lake import MIN_AGE, NO_SPARK, Lake, lake, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +52,16 @@ def rows(context: MarkContext, dataset: str = "") -> list[dict[str, Any]]:
     return [row for part in parts for batch in read_part(context.workspace, folder, part) for row in batch.to_pylist()]
 
 
+def test_where_a_workspace_lies_elsewhere_a_mark_writes_nothing_of_lakegcs_into_the_namespace(
+    quick: SparkSession, served: Lake, tmp_path: Path
+) -> None:
+    opened = replace(served.open("lake"), workspace=LocalConfig(str(tmp_path / "ops")), home="lake")
+    context = begin_mark(opened, "m1", min_age=MIN_AGE, safety_level="none", rules="keep-all-commits")
+
+    pipeline.mark(quick, context)
+    assert rows(context) and not (served.files("lake") / HOME).exists()
+
+
 def test_every_object_is_listed_once_and_lakefs_own_metadata_is_not(quick: SparkSession, served: Lake) -> None:
     context = served.begin("lake", "m1")
     namespace_listing(quick, context)
@@ -73,7 +83,7 @@ def test_every_object_is_listed_once_and_lakefs_own_metadata_is_not(quick: Spark
 
 def test_what_held_little_last_time_is_listed_while_the_session_starts(quick: SparkSession, served: Lake) -> None:
     """The same rows as tasks list, and nothing is asked of Spark."""
-    mark(quick, served.begin("lake", "m1"))
+    pipeline.mark(quick, served.begin("lake", "m1"))
     served.sandbox.repository("lake").upload("main", "b", b"22")
     here = served.begin("lake", "m2", mode=CLEAN)
     with pytest.MonkeyPatch.context() as patch:

@@ -244,13 +244,8 @@ def test_the_clock_that_is_behind_decides_when_copies_go(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, 8)
-    probe = LocalStore.probe
-
-    def behind(self: LocalStore) -> object:
-        found = probe(self)
-        return replace(found, clock=found.clock - timedelta(days=2))
-
-    monkeypatch.setattr(LocalStore, "probe", behind)
+    now = LocalStore.now
+    monkeypatch.setattr(LocalStore, "now", lambda store: now(store) - timedelta(days=2))
     assert "m1" in empty(context, None).kept
 
 

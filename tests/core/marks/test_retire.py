@@ -482,6 +482,20 @@ def test_a_retirement_that_broke_off_is_finished_by_the_next(
     assert retire(context, 2).artifacts == 10
 
 
+def test_folders_that_hold_nothing_are_no_marks_and_are_not_retired_again_every_night(
+    context: RepositoryContext, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 4):
+        mark(f"m{day}", day)
+    monkeypatch.setattr(LocalStore, "remove_empty_folders", lambda store, prefix: None)
+    assert list(retire(context, 2).retired) == ["m1"]
+    assert "m1" in marks(context.workspace, context.home), "its folder shows"
+    said: list[str] = []
+    again = retire(replace(context, say=said.append), 2)
+    assert (again.retired, again.artifacts) == ({}, 0) and said == []
+    assert set(again.kept) == {"m2", "m3"}
+
+
 def test_a_mark_whose_header_cannot_be_deleted_still_stands_whole(
     context: RepositoryContext, mark: Mark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

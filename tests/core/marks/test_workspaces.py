@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import workspaces

@@ -15,7 +15,8 @@ import pytest
 import requests
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, RetentionPolicy, generate_account_sas
 
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import IncompleteError, LakegcError, SettingsError, StoreError
 from lakegc_core.names import NO_ANSWER
 from lakegc_core.policy.namespace import Namespace
@@ -23,6 +24,7 @@ from lakegc_core.store.azure import store as azure_module
 from lakegc_core.store.azure.deletes import read_batch
 from lakegc_core.store.azure.listing import Pages
 from lakegc_core.store.azure.store import AzureConfig, AzureStore
+from lakegc_core.store.base import ObjectInfo
 from lakegc_core.store.factory import config_for
 from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer
 from tests.support.proxy import Answer, Forward, Request, failing
@@ -303,6 +305,25 @@ def test_a_large_blob_that_is_written_over_while_its_blocks_are_copied_is_not_co
     assert not any(request.query.get("comp") == "blocklist" for request in faulty_azure.proxy.requests)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("BlobImmutableDueToPolicy", "put `workspace:` in lakegc.yaml into a place without a lock"),
+        ("BlobArchived", "lies in an archive class.*sweep once without `quarantine`"),
+    ],
+)
+def test_what_a_lock_or_an_archive_class_refuses_is_an_error_that_says_what_to_do(
+    faulty_azure: Faulty, code: str, said: str
+) -> None:
+    faulty_azure.direct.write("data/a", b"1")
+    refusal = Answer(409, {"x-ms-error-code": code}, b"")
+    faulty_azure.proxy.hook = lambda request, forward: refusal if request.method == "PUT" else forward(request)
+    with pytest.raises(StoreError, match=f"{code}: .*{said}"):
+        faulty_azure.store.write("data/b", b"1")
+    with pytest.raises(StoreError, match=f"{code}: .*{said}"):
+        faulty_azure.store.copy(faulty_azure.config, "data/a", "data/b")
+
+
 def test_a_probe_says_for_how_long_deleted_blobs_can_be_brought_back(azure: AzureServer) -> None:
     store = azure.config(uuid.uuid4().hex).connect()
     try:
@@ -399,6 +420,18 @@ def test_no_credential_at_all_is_an_error_that_says_what_to_set(
     with pytest.raises(LakegcError, match="AZURE_STORAGE_KEY"):
         list(store.list())
     assert store.delete_many(["data/a"]) == ["failed:ClientAuthenticationError"]
+
+
+def test_a_copy_for_which_no_token_can_be_had_is_an_error_of_this_object_that_says_what_to_set(
+    bare: AzureConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "dev")
+    config = AzureConfig(ACCOUNT, "c", endpoint_url="https://127.0.0.1:9", max_attempts=1)
+    found = ObjectInfo("data/a", 1, datetime.now(UTC), "0x1")
+    with pytest.raises(StoreError, match=r"Copy Blob From URL of 'data/a'.*AZURE_STORAGE_KEY"):
+        config.connect().copy(config, "data/a", "data/b", found)
 
 
 # Which store a namespace means

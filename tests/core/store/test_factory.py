@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import workspace_at
 from lakegc_core.policy.namespace import Namespace

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import LakegcError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.gcs.store import GCSConfig
+from lakegc_core.store.settings import Untold
 from tests.support.gcs_server import GCSServer
 from tests.support.proxy import Answer, Forward, Request
-from tests.support.store_faults import Faulty
+from tests.support.store_faults import Faulty, answering
 
+JSON = {"Content-Type": "application/json"}
 Page = dict[str, Any]
 
 
@@ -96,6 +99,45 @@ def test_a_probe_says_for_how_long_deleted_objects_can_be_brought_back(faulty_gc
     )
     probe = faulty_gcs.store.probe()
     assert (probe.soft_delete, probe.versioning, probe.conditional_writes) == (None, None, True)
+
+
+@pytest.mark.parametrize("reason", ["retentionPolicyNotMet", "objectUnderActiveHold"])
+def test_a_write_that_a_lock_refuses_is_an_error_that_says_where_the_workspace_belongs(
+    faulty_gcs: Faulty, reason: str
+) -> None:
+    told = {"error": {"code": 403, "message": "no", "errors": [{"reason": reason}]}}
+    faulty_gcs.proxy.hook = answering(Answer(403, JSON, json.dumps(told).encode()))
+    with pytest.raises(StoreError, match=f"{reason}: .*put `workspace:` in lakegc.yaml into a place without a lock"):
+        faulty_gcs.store.write("lease", b"1")
+
+
+@pytest.mark.parametrize("error", ["no", {"details": ["x"]}, ["x"]])
+@pytest.mark.parametrize("status", [400, 503])
+def test_an_error_of_another_form_than_googles_is_an_error_all_the_same(
+    faulty_gcs: Faulty, status: int, error: object
+) -> None:
+    store = faulty_gcs.store
+    faulty_gcs.proxy.hook = answering(Answer(status, JSON, json.dumps({"error": error}).encode()))
+    asks: list[Callable[[], object]] = [
+        faulty_gcs.listed,
+        store.clock,
+        lambda: store.read("data/a"),
+        lambda: store.head("data/a"),
+        lambda: store.write("data/a", b""),
+        lambda: store.copy(faulty_gcs.config, "data/a", "data/b"),
+    ]
+    for ask in asks:
+        with pytest.raises(StoreError):
+            ask()
+    assert isinstance(store.settings().versioning, Untold)
+    assert store.delete_many(["data/a"]) == [f"failed:{status}"]
+
+
+def test_reasons_of_another_form_than_googles_are_none(faulty_gcs: Faulty) -> None:
+    faulty_gcs.proxy.hook = answering(Answer(400, JSON, b'{"error": {"errors": 5}}'))
+    with pytest.raises(StoreError, match="answered 400"):
+        faulty_gcs.listed()
+    assert faulty_gcs.store.delete_many(["data/a"]) == ["failed:400"]
 
 
 @pytest.mark.parametrize("key", ["", ".", ".."])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -240,21 +241,68 @@ def test_azure_names_the_right_that_a_key_lacks(faulty_azure: Faulty) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "hold", "lock"),
+    ("policy", "hold", "versions", "lock", "stops_writes"),
     [
-        (True, False, "an immutability policy"),
-        (True, True, "an immutability policy and a legal hold"),
-        (None, False, Untold("the store's answer does not say")),
+        (True, False, False, "an immutability policy", True),
+        (True, True, False, "an immutability policy and a legal hold", True),
+        (True, False, True, "an immutability policy", False),
+        (False, False, False, "", False),
+        (None, False, False, Untold("the store's answer does not say"), False),
     ],
 )
 def test_azure_tells_what_makes_a_container_immutable(
-    azure: AzureServer, monkeypatch: pytest.MonkeyPatch, policy: bool | None, hold: bool, lock: str | Untold
+    azure: AzureServer,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: bool | None,
+    hold: bool,
+    versions: bool,
+    lock: str | Untold,
+    stops_writes: bool,
 ) -> None:
-    """Recorded: Azurite has neither policies nor holds."""
+    """Recorded: Azurite has neither policies nor holds. Of versions, a lock keeps those that were written over."""
     store = azure.config(uuid.uuid4().hex).connect()
-    answer = SimpleNamespace(has_immutability_policy=policy, has_legal_hold=hold)
+    answer = SimpleNamespace(
+        has_immutability_policy=policy, has_legal_hold=hold, immutable_storage_with_versioning_enabled=versions
+    )
     monkeypatch.setattr(store.container.client, "get_container_properties", lambda **_: answer)
-    assert store.settings().lock == lock
+    found = store.settings()
+    assert (found.lock, found.lock_stops_writes) == (lock, stops_writes)
+
+
+@pytest.mark.parametrize(("header", "undeletes"), [("true", False), ("false", True), (None, None)])
+def test_azure_tells_whether_soft_delete_is_a_way_back_by_the_kind_of_the_account(
+    faulty_azure: Faulty, header: str | None, undeletes: bool | None
+) -> None:
+    def hook(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        if request.query.get("comp") != "properties" or request.query.get("restype") != "account":
+            return answer
+        headers = {name: value for name, value in answer.headers.items() if name.lower() != "x-ms-is-hns-enabled"}
+        return Answer(answer.status, headers | ({"x-ms-is-hns-enabled": header} if header else {}), answer.body)
+
+    faulty_azure.proxy.hook = hook
+    with keeping(faulty_azure):
+        assert faulty_azure.store.settings().undeletes is faulty_azure.store.probe().undeletes is undeletes
+    assert faulty_azure.store.settings().undeletes is True, "where nothing is kept it makes no difference"
+
+
+def test_who_may_not_ask_what_kind_an_azure_account_is_of_is_not_told(faulty_azure: Faulty) -> None:
+    faulty_azure.proxy.hook = lambda request, forward: (
+        Answer(403, {}, b"") if request.query.get("restype") == "account" else forward(request)
+    )
+    with keeping(faulty_azure):
+        assert faulty_azure.store.settings().undeletes is None
+
+
+@contextmanager
+def keeping(faulty: Faulty) -> Iterator[None]:
+    """The account keeps deleted blobs for a week meanwhile."""
+    service: Any = faulty.direct.service  # type: ignore[attr-defined]
+    try:
+        service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=True, days=7))
+        yield
+    finally:
+        service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=False))
 
 
 def is_bucket(request: Request) -> bool:
@@ -263,7 +311,7 @@ def is_bucket(request: Request) -> bool:
 
 def test_gcs_tells_what_the_metadata_of_its_bucket_tells(faulty_gcs: Faulty) -> None:
     plain = faulty_gcs.store.settings()
-    assert plain == StoreSettings(False, timedelta(0), "", "", (), None)
+    assert plain == StoreSettings(False, timedelta(0), "", "", (), None, lock_stops_writes=True)
     base = f"{faulty_gcs.config.prefix}/"
     delete, age = {"type": "Delete"}, {"age": 3}
     rules = [

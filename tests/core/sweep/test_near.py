@@ -14,7 +14,8 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.rings import RingSettings
-from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import IncompleteError, MarkError, RefusedError, ServerError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -126,6 +127,12 @@ def test_a_store_that_does_not_say_what_it_keeps_does_not_fail_a_sweep_that_is_d
 ) -> None:
     store = connect(LocalConfig(str(tmp_path)))
     assert keeps(store, 0.0) == {"versioned": False, "recoverable_until": None}
+    probe = LocalStore.probe
+    for undeletes in (True, None, False):
+        told = partial(replace, soft_delete=timedelta(days=1), undeletes=undeletes)
+        monkeypatch.setattr(LocalStore, "probe", lambda own, told=told: told(probe(own)))
+        found = {"versioned": False, "recoverable_until": 86_400.0, "undeletes": undeletes is not False}
+        assert keeps(store, 0.0) == found
 
     def fails(own: LocalStore) -> None:
         raise StoreError("403")

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import clock
-from lakegc_core.config.settings import DeleteConditions, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import DeleteConditions, StoreMapping
 from lakegc_core.errors import RefusedError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig, connect

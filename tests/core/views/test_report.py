@@ -57,6 +57,13 @@ def test_where_the_store_does_not_say_what_it_keeps_nothing_is_called_freed() ->
     assert said == "2.0 TB deleted; whether the store keeps old versions of it is not known"
 
 
+def test_the_command_that_undoes_a_sweep_is_named_only_where_lakegc_can_bring_back_what_soft_delete_keeps() -> None:
+    kept = replace(SWEPT, recoverable_until=2_000_000_000.0)
+    for undeletes in (True, False):
+        said = screen.sweep_screen(report.sweep_report(replace(kept, undeletes=undeletes)))
+        assert ("lakegc restore" in said) is undeletes and "kept by the store's soft delete until 2033" in said
+
+
 def test_only_bytes_that_the_store_has_no_more_count_as_freed() -> None:
     quarantine = {"age": 9.0, "objects": 1, "bytes": 5 * 10**11}
     kept: list[dict[str, Any]] = [

@@ -15,7 +15,8 @@ import pytest
 from azure.storage.blob import RetentionPolicy
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.copies.backup import restore
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import quarantine
@@ -116,7 +117,7 @@ def test_the_garbage_of_a_repository_goes_and_answers_410(
         if blockstore == "azure":
             assert swept.recoverable_until is not None
             assert began - 2 <= swept.recoverable_until - 7 * 86_400 <= time.time() + 2
-            assert "can be brought back until" in sweep_screen(sweep_report(swept))
+            assert "kept by the store's soft delete until" in sweep_screen(sweep_report(swept))
         else:
             assert swept.recoverable_until is None and " freed" in sweep_screen(sweep_report(swept))
         left = {key for batch in store.list() for key in batch["address"].to_pylist() if not key.startswith("_lakefs/")}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import begin_mark, open_mark, open_repository
 from lakegc_sandbox import Sandbox, SandboxServer

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.config.credentials import S3Access
-from lakegc_core.config.settings import ServerSettings, Settings, StoreMapping
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.policy.safety import ETAGS_ASKED
