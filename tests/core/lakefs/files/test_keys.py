@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.files.keys import key_of, whole_keys
+from lakegc_core.lakefs.files.keys import key_of, user_keys, whole_keys
 from lakegc_core.lakefs.files.sstable import read_table
 from tests.support.plain_tables import TableWriter
 
@@ -51,3 +51,9 @@ def test_sorted_keys_are_read_and_unsorted_ones_are_refused(
     if keys != increasing:
         with pytest.raises(CorruptFileError):
             read_table(writer.write([(key, b"v") for key in keys]))
+
+
+@pytest.mark.parametrize("keys", [[b"a"], [b"", b"a", b"a\0", b"ab"], [b"p%04d" % n for n in range(3000)], [b"\xff"]])
+def test_keys_are_whole_and_may_be_any_bytes(keys: list[bytes]) -> None:
+    table = read_table(TableWriter().write([(key, b"value") for key in keys]))
+    assert [key for group in table.groups for key in user_keys(group).to_pylist()] == keys

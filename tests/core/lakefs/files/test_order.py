@@ -1,4 +1,4 @@
-"""The order of a table's keys, which is checked almost without the keys."""
+"""The order of a table's keys."""
 
 from __future__ import annotations
 
