@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints, three_varints_at, varint, varints_at, words_at
+from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints, varint, varints_at, words_at
 
 TRAILER = 5  # bytes after each block: compression type, masked CRC32C
 _UNCOMPRESSED, _SNAPPY = 0, 1
@@ -168,7 +168,9 @@ def walk(blocks: Blocks) -> Records:
     counts = np.zeros(len(cursor), np.int64)  # entries of each interval
     steps: list[tuple[Ints, tuple[Ints, Ints, Ints, Ints]]] = []
     while len(cursor):
-        shared, key_length, value_length, key_at = three_varints_at(buffer, cursor)
+        shared, at = varints_at(buffer, cursor)
+        key_length, at = varints_at(buffer, at)
+        value_length, key_at = varints_at(buffer, at)
         cursor = key_at + key_length
         cursor += value_length
         steps.append((ids, (shared, key_at, key_length, value_length)))
