@@ -209,7 +209,7 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
 
 def _microseconds(timestamp: bytes) -> int:
     """Microseconds since 1970 of a protobuf Timestamp."""
-    found = protobuf.fields(timestamp, {1: VARINT, 2: VARINT})
+    found: dict[int, list[int]] = protobuf.fields(timestamp, {1: VARINT, 2: VARINT})
     seconds, nanos = ((found[number] or [0])[-1] for number in (1, 2))
     if not 0 <= nanos < 1_000_000_000:
         raise CorruptFileError(f"a date is out of bounds: {nanos} ns")
