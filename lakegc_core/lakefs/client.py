@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError
-from lakegc_core.lakefs.http import ATTEMPTS, UNKNOWN_CALL, Http, LakeFSError, Request, path
+from lakegc_core.lakefs.http import ATTEMPTS, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
     Commit,
@@ -52,6 +52,7 @@ _READ_REPOSITORY = "fs:ReadRepository on the repository"
 _PREPARE_COMMITS = "retention:PrepareGarbageCollectionCommits on the repository"
 _PREPARE_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted on the repository"
 _LIST_OBJECTS = "fs:ListObjects on the repository"
+_READ_OBJECT = "fs:ReadObject on the object"
 _PLAIN = {"presign": "false", "user_metadata": "false"}
 _RULES = "retention:GetGarbageCollectionRules on the repository"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits on the repository"
@@ -134,7 +135,7 @@ class LakeFSClient:
         try:
             return self._http.call(Request("GET", where, action=_RULES), RulesAnswer).rules
         except LakeFSError as error:
-            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+            if not error.is_absent:
                 raise
         self.repository(repository)
         return None
@@ -286,11 +287,12 @@ class LakeFSClient:
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
-        asked = _stat(repository, ref)
+        where = path("repositories", repository, "refs", ref, "objects", "stat")
+        params = {**_PLAIN, "path": object_path}
         try:
-            return self._http.call(replace(asked, params={**asked.params, "path": object_path}), ObjectStats)
+            return self._http.call(Request("GET", where, action=_READ_OBJECT, params=params), ObjectStats)
         except LakeFSError as error:
-            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+            if not error.is_absent:
                 raise
             return None
 
@@ -314,14 +316,9 @@ class LakeFSClient:
             "GET",
             path("repositories", repository, "refs", ref, "objects"),
             expect=(200, 206, 404, 410, 416),
-            action="fs:ReadObject on the object",
+            action=_READ_OBJECT,
             params={"path": object_path, "presign": "false"},
             headers={"Range": "bytes=0-0", "Accept": "*/*"},
             with_body=False,
         )
         return self._http.send(asked).status
-
-
-def _stat(repository: str, ref: str) -> Request:
-    where = path("repositories", repository, "refs", ref, "objects", "stat")
-    return Request("GET", where, action="fs:ReadObject on the object", params=_PLAIN)
