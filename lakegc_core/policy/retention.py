@@ -99,13 +99,6 @@ HOLD = "hold"
 """The beginning of the reason for which a hold keeps a commit."""
 
 
-@dataclass(frozen=True)
-class Retained:
-    """The answer: for each row of a retained commit, why it is kept."""
-
-    kept_by: Mapping[int, str]  # row of the graph -> first reason found
-
-
 def threshold(now: int, days: int, margin: int) -> int:
     """The moment (unix microseconds) up to which a rule of so many days reaches back from `now`.
 
@@ -130,8 +123,8 @@ class NamedCommits:
 
 def retain(
     graph: Graph, named: NamedCommits, rules: Rules | None, now: int, *, margin: int = 0, server: Iterable[int] = ()
-) -> Retained:
-    """The commits that count.
+) -> dict[int, str]:
+    """The commits that count, by row, each with the first reason found.
 
     `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS
     itself retains, which are united with ours.
@@ -149,12 +142,12 @@ def retain(
     if rules is None:
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")
-        return Retained(kept)
+        return kept
     for row, why in _kept_by_rules(graph, named, rules, now, margin).items():
         kept.setdefault(row, why)
     for row in server:
         kept.setdefault(row, "server")
-    return Retained(kept)
+    return kept
 
 
 def _kept_by_rules(graph: Graph, named: NamedCommits, rules: Rules, now: int, margin: int) -> dict[int, str]:

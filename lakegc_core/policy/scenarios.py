@@ -103,7 +103,7 @@ def _kept(known: Known, change: Change, rules: Rules | None, *, at_once: bool = 
         held=held_rows(known.graph, heads, tags, known.holds),
         forgotten=[] if at_once else gone,
     )
-    return retain(known.graph, named, rules, known.now, margin=known.margin, server=known.server).kept_by
+    return retain(known.graph, named, rules, known.now, margin=known.margin, server=known.server)
 
 
 def left_of(names: Named, kind: str, without: Iterable[str]) -> Named:

@@ -241,7 +241,7 @@ class Collector:
         )
         margin = int(self.level.retention_margin.total_seconds()) * SECOND
         named = NamedCommits(sorted(refs), sorted(tags))
-        kept = retain(graph, named, judged_by, self.now * SECOND, margin=margin).kept_by
+        kept = retain(graph, named, judged_by, self.now * SECOND, margin=margin)
         return rules, set(kept), dict(sorted(refs)), len(commits)
 
     def _trees(self, commits: set[int]) -> set[int]:
