@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ class PartWriter:
         self._sink: pa.BufferOutputStream | None = None
         self._file: pq.ParquetWriter | None = None
         self._rows = 0
-        self._sums: dict[str, int] = {}
+        self._sums: Counter[str] = Counter()
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows; their columns are taken by name and cast to the dataset's schema."""
@@ -107,8 +108,7 @@ class PartWriter:
         self._file.write_table(table, row_group_size=_ROWS_PER_GROUP)
         self._rows += table.num_rows
         if self._summarise:
-            for key, value in self._summarise(table).items():
-                self._sums[key] = self._sums.get(key, 0) + value
+            self._sums.update(self._summarise(table))
 
     def _finish(self) -> None:
         if self._file is None or self._sink is None:
@@ -118,7 +118,7 @@ class PartWriter:
         sha256 = hashlib.sha256(data).hexdigest()
         name = f"part-{self._rows}-{sha256}.parquet"  # says what it holds: a retried task writes the same or another
         connect(self._config).write(f"{self._folder}/{name}", data)
-        self._parts.append(Part(name, self._rows, len(data), sha256, self._sums))
+        self._parts.append(Part(name, self._rows, len(data), sha256, dict(self._sums)))
         self._start()
 
 
