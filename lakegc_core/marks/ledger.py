@@ -22,7 +22,7 @@ from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.marks.json_files import encode, read_json
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
@@ -185,10 +185,10 @@ def has_lost(report: Json, since: float) -> bool:
 
 def _report(store: Store, key: str) -> Json | None:
     try:
-        found = decode(store.read(key), key)
-    except (ObjectNotFoundError, MarkError):
+        found = read_json(store, key)
+    except MarkError:
         return None
-    return found if reads(found) and {"finished_at", "taken_back"} <= found.keys() else None
+    return found if found is not None and reads(found) and {"finished_at", "taken_back"} <= found.keys() else None
 
 
 def write_report(store: Store, folder: str, report: Mapping[str, Any]) -> None:
