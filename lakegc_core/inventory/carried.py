@@ -28,7 +28,7 @@ from lakegc_core.policy.xids import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import LISTING_SCHEMA
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds, since_last
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
@@ -215,11 +215,7 @@ class _Swept:
 def _once(rows: pa.Table) -> Iterator[pa.Table]:
     """One row of each address that is gone, by its hash; a sure one if there is any. What was recorded before the store
     last showed an object does not count."""
-    hashes = rows["hash"].combine_chunks()
-    there = rows.filter(rows["there"]).group_by("hash").aggregate([("at", "max")])
-    seen = there["at_max"].combine_chunks().take(pc.index_in(hashes, value_set=there["hash"].combine_chunks()))
-    since = pc.fill_null(pc.greater(rows["at"].combine_chunks(), seen), True)
-    rows = rows.filter(pc.and_not(since, rows["there"].combine_chunks())).sort_by([("sure", "descending")])
+    rows = since_last(rows, "there", "hash").sort_by([("sure", "descending")])
     _, first = np.unique(rows["hash"].to_numpy(), return_index=True)
     yield rows.take(pa.array(first))
 

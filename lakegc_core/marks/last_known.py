@@ -17,7 +17,7 @@ from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
 from lakegc_core.spark.session import Mapped, clear_errors
 from lakegc_core.tables.dataset import readable
-from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in, since_last
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, filter_of
 
@@ -130,14 +130,7 @@ def last_known(events: pa.Table) -> Iterator[pa.Table]:
     Whatever comes after the last time that an object was seen, or brought back, counts. Of several sweeps that call it
     gone since then one has counted it: one that the store told so, else one whose own delete had no answer.
     """
-    back = events.filter(events["back"]).group_by("address").aggregate([("at", "max")])
-    seen = (
-        back["at_max"]
-        .combine_chunks()
-        .take(pc.index_in(events["address"].combine_chunks(), value_set=back["address"].combine_chunks()))
-    )
-    since = pc.fill_null(pc.greater(events["at"].combine_chunks(), seen), True)
-    events = events.filter(pc.and_not(since, events["back"].combine_chunks()))
+    events = since_last(events, "back", "address")
     asked = events.group_by(["address", "mark_id"]).aggregate([("asked", "any")])
     events = events.join(asked, ["address", "mark_id"])
     gone = events.filter(events["gone"])
