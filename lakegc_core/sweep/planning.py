@@ -176,7 +176,8 @@ class Planner:
         listed, its outcome here is `unconfirmed`."""
         asked = stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
-        parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
+        schemas = dict.fromkeys(folders, OUTCOMES_SCHEMA)
+        parts = write(asked, here.config, folders, schemas, split=_split_seen)[_BY_OTHER_MARKS]
         return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
 
     def _judged(self, judged: Mapped, look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:

@@ -161,18 +161,16 @@ class DatasetFolder:
         self, name: str, rows: DataFrame | Mapped, schema: pa.Schema, summarise: Summarise | None = None
     ) -> Dataset:
         """Write rows as one dataset."""
-        return self.dataset(
-            name, write(rows, self.config, {name: self.at(name)}, schema, summarise=summarise)[name], schema
-        )
+        return self.divide(rows, {name: schema}, None, summarise)[name]
 
     def divide(
         self,
         rows: DataFrame | Mapped,
         schemas: Mapping[str, pa.Schema],
-        split: Callable[[pa.Table], Mapping[str, pa.Table]],
+        split: Callable[[pa.Table], Mapping[str, pa.Table]] | None,
         summarise: Summarise | None = None,
     ) -> dict[str, Dataset]:
-        """Write rows as several datasets in one pass; `split` divides a table among them."""
+        """Write rows as several datasets in one pass; `split` divides a table among them (None: there is one)."""
         folders = {name: self.at(name) for name in schemas}
         found = write(rows, self.config, folders, schemas, split=split, summarise=summarise)
         return {name: self.dataset(name, found[name], schema) for name, schema in schemas.items()}

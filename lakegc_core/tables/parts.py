@@ -126,24 +126,22 @@ def write(
     rows: DataFrame | Mapped,
     config: StoreConfig,
     folders: Mapping[str, str],
-    schema: pa.Schema | Mapping[str, pa.Schema],
+    schemas: Mapping[str, pa.Schema],
     *,
     split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
     summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
 ) -> dict[str, list[Part]]:
     """Write rows as one or several datasets in one pass and return the parts of each.
 
-    `folders` maps the name of a dataset to its folder. `split` divides a table among the datasets; without it there is
-    one. `schema` is that of all datasets, or of each by its name; all take their columns by name from the rows.
+    `folders` maps the name of a dataset to its folder, `schemas` to its schema; datasets take their columns by name
+    from the rows. `split` divides a table among the datasets; without it there is one.
     """
-    schemas = dict(schema) if isinstance(schema, Mapping) else dict.fromkeys(folders, schema)
-    only = next(iter(folders))
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writers = {name: PartWriter(config, folder, schemas[name], summarise) for name, folder in folders.items()}
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            for name, share in (split(table) if split else {only: table}).items():
+            for name, share in (split(table) if split else dict.fromkeys(folders, table)).items():
                 writers[name].write(share)
         for name, writer in writers.items():
             yield from part_results(name, writer.close())
