@@ -22,7 +22,7 @@ from lakegc_core.lakefs.files.identity import identities
 from lakegc_core.lakefs.files.keys import user_keys
 from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.files.range_rows import METARANGE_SCHEMA, parse_range_rows, with_bounds
-from lakegc_core.lakefs.files.sstable import Table, Tables, read_tables
+from lakegc_core.lakefs.files.sstable import Tables, read_tables
 from lakegc_core.lakefs.files.vectors import varint
 
 RANGE_SCHEMA = pa.schema(
@@ -110,11 +110,6 @@ def read_refs(data: bytes, entity: str, *, expected_id: str | None = None) -> pa
     return _table([_ref_row(key, value, entity) for key, value in table.records()], REFS_SCHEMA)
 
 
-def identity(data: bytes) -> str:
-    """The id that the content of a range or metarange makes, 64 lower-case hex digits: the name it must have."""
-    return identities(read_tables([data]))[0]
-
-
 def verify_identity(data: bytes, expected_id: str) -> None:
     """CorruptFileError if the content of a range or metarange does not make the id it was found under."""
     _verify(read_tables([data]), [expected_id])
@@ -142,8 +137,8 @@ def _open(
     return tables
 
 
-def _open_one(data: bytes, entity: bytes, expected_id: str | None) -> Table:
-    return _open([data], b"ranges", (entity,), [expected_id]).only
+def _open_one(data: bytes, entity: bytes, expected_id: str | None) -> Tables:
+    return _open([data], b"ranges", (entity,), [expected_id])
 
 
 def _range_batch(records: Records, schema: pa.Schema, paths: bool) -> pa.RecordBatch:

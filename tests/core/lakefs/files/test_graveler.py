@@ -13,7 +13,7 @@ import pytest
 from lakegc_core.clock import instant
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
-from tests.support.lakefs_files import FIXTURE, FIXTURE_ID, RANGE_A, RANGE_B, write_metarange
+from tests.support.lakefs_files import FIXTURE, FIXTURE_ID, RANGE_A, RANGE_B, identity, write_metarange
 from tests.support.plain_tables import (
     GOLDEN,
     TableWriter,
@@ -90,7 +90,7 @@ def test_every_recorded_file_reads_as_the_plain_reader_reads_it_and_has_its_id()
         properties, records = read_plainly(data)
         kind, entity = properties[b"type"], properties.get(b"entity")
         kinds[kind, entity] += 1
-        assert identity_plainly(properties, records) == path.name == graveler.identity(data)
+        assert identity_plainly(properties, records) == path.name == identity(data)
         if kind == b"metaranges":
             check_metarange(data, records)
         elif entity is None:
