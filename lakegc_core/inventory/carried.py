@@ -32,6 +32,7 @@ from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
 from lakegc_core.tables.key_scan import Names, Wanted, read_named
+from lakegc_core.tables.parts import bytes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,19 +242,15 @@ def write_gone(
         seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
         feeds += seen.feeds(make=_Swept(units))
     swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)), holding=units.rows)
-    found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, _bytes)
+    found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, bytes_of)
     if not found[_UNSURE].parts:
         return found[GONE]
     lying = _scan(spark, layers, units, found[_UNSURE].keys())
-    return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, _bytes)
+    return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, bytes_of)
 
 
 def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
     return {GONE: table.filter(table["sure"]), _UNSURE: table.filter(pc.invert(table["sure"]))}
-
-
-def _bytes(table: pa.Table) -> dict[str, int]:
-    return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.findings import instant
 from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
 from lakegc_core.spark.session import Mapped, clear_errors
@@ -90,7 +91,7 @@ class Events:
             rows = rows.take(pa.array(filter_of(self.sought).rows(hash_strings(rows["address"]))))
         record, names = self.record, rows.schema.names
         outcomes = rows["outcome"] if "outcome" in names else pa.repeat("", rows.num_rows)
-        at = rows["at"] if "at" in names else pa.repeat(_moment(record.at), rows.num_rows)
+        at = rows["at"] if "at" in names else pa.repeat(instant(record.at), rows.num_rows)
         flags = dict.fromkeys(_FLAGS, pa.repeat(False, rows.num_rows))
         if record.kind == Kind.SWEPT:
             counted = _FLAGS if record.mark_id != self.but else ("back",)
@@ -118,10 +119,6 @@ class Events:
 
 def _is_in(outcomes: pa.Array, values: Sequence[str]) -> pa.Array:
     return pc.is_in(outcomes, pa.array([str(each) for each in values], pa.string()))
-
-
-def _moment(seconds: float) -> pa.Scalar:
-    return pa.scalar(round(seconds * 1_000_000), pa.int64()).cast(_AT)
 
 
 def last_known(events: pa.Table) -> Iterator[pa.Table]:

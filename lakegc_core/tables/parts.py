@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError
@@ -152,6 +153,11 @@ def write(
 def rows_of(parts: Iterable[Part]) -> int:
     """The number of rows that some parts have together."""
     return sum(part.rows for part in parts)
+
+
+def bytes_of(table: pa.Table) -> dict[str, int]:
+    """The sum of a table's column `size`, for `summarise`."""
+    return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:
