@@ -68,6 +68,7 @@ def test_what_is_not_there_is_none_and_what_does_not_read_is_an_error(tmp_path: 
     with pytest.raises(MarkError, match="changed"):
         read_sealed(store, "a.json", "changed", mark_id="m2")
     store.write("a.json", b"[]")
-    for read in (read_json, lambda *place: read_sealed(*place, "changed")):
-        with pytest.raises(MarkError, match=r"a\.json is not a JSON object"):
-            read(store, "a.json")
+    with pytest.raises(MarkError, match=r"a\.json is not a JSON object"):
+        read_json(store, "a.json")
+    with pytest.raises(MarkError, match=r"a\.json is not a JSON object"):
+        read_sealed(store, "a.json", "changed")

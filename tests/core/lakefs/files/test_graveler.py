@@ -213,7 +213,7 @@ def test_refs_of_something_else_are_a_mistake_of_the_caller() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"x" * 52, b"x" * 1000, b"<html>not found</html>" * 10])
 def test_what_is_no_table_at_all_is_refused(data: bytes) -> None:
-    for read in (graveler.read_range, graveler.read_metarange, graveler.read_commits, graveler.identity):
+    for read in (graveler.read_range, graveler.read_metarange, graveler.read_commits, identity):
         with pytest.raises(CorruptFileError):
             read(data)
 

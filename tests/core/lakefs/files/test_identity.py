@@ -18,9 +18,9 @@ def test_ids_are_those_published() -> None:
 
 
 def test_values_of_ten_million_bytes_and_more_take_part_in_an_id() -> None:
-    identity = b"i" * 32
-    written = [(b"a", frame(identity, b"short")), *((b"b%08d" % size, frame(identity, b"m" * size)) for size in _LONG)]
-    data = TableWriter().write([*written, (b"c", frame(identity, b""))])
+    writer = b"i" * 32
+    written = [(b"a", frame(writer, b"short")), *((b"b%08d" % size, frame(writer, b"m" * size)) for size in _LONG)]
+    data = TableWriter().write([*written, (b"c", frame(writer, b""))])
     properties, records = read_plainly(data)
     assert max(len(value) for _, value in records) > 10**7 > len(records[1][1]), "on both sides of eight digits"
     assert identity(data) == identity_plainly(properties, records)
