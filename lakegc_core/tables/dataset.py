@@ -19,7 +19,7 @@ from lakegc_core.names import Json
 from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, is_little, rows_of_feeds
-from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
+from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address, read_all
 from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, write
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class Dataset:
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
         """The rows in this process, part by part: for datasets that are small, or in a task."""
-        for source in self.sources:
-            yield from read_part(source.config, source.folder, source.part, columns or None)
+        return read_all(self.sources, columns or None)
 
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:

@@ -41,7 +41,7 @@ class Part:
     rows: int
     bytes: int
     sha256: str
-    sums: Mapping[str, int] = field(default_factory=dict)
+    sums: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_json(cls, value: Json) -> Part:
