@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.lakefs.files import keys
 from lakegc_core.lakefs.files.keys import key_of, user_keys, whole_keys
 from lakegc_core.lakefs.files.sstable import read_tables
 from tests.support.lakefs_files import RECORDS, read_table, small_tables
@@ -84,3 +85,17 @@ def test_keys_out_of_order_are_refused_wherever_they_are(place: int, how: str) -
         keys[place] = b"a"
     with pytest.raises(CorruptFileError, match=r"increase|repeats"):
         read_table(TableWriter().write(list(zip(keys, [b"v"] * len(keys), strict=True))))
+
+
+@pytest.mark.parametrize("intervals", [1, 1024])
+def test_keys_are_compared_across_the_parts_in_which_they_are_put_together(
+    intervals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key is written whole here, also one that repeats the key before."""
+    monkeypatch.setattr(keys, "_PART_INTERVALS", intervals)
+    names, writer = [key for key, _ in RECORDS[:40]], TableWriter(restart_every=1)
+    assert sum(read_tables([*small_tables(), writer.write([(key, b"v") for key in names])]).counts) > 40
+    for other in (names[16], names[3]):
+        wrong = [*names[:17], other, *names[18:]]
+        with pytest.raises(CorruptFileError, match="increase"):
+            read_table(writer.write([(key, b"v") for key in wrong]))
