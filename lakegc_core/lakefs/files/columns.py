@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.lakefs.files.blocks import Records
+from lakegc_core.lakefs.files.keys import whole_keys
 from lakegc_core.lakefs.files.vectors import Bytes, Ints, gather
 
 
@@ -24,3 +26,8 @@ def binaries(buffer: Bytes, at: Ints, lengths: Ints) -> pa.Array:
     """The slices as they are."""
     offsets, flat = gather(buffer, at, lengths)
     return pa.Array.from_buffers(pa.binary(), len(at), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
+
+
+def user_keys(records: Records) -> pa.Array:
+    """The user key of every record, binary."""
+    return pa.concat_arrays([binaries(part.buffer, part.at, part.length) for part in whole_keys(records)])

@@ -16,10 +16,9 @@ import pyarrow as pa
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import protobuf
 from lakegc_core.lakefs.files.blocks import Records
-from lakegc_core.lakefs.files.columns import strings
+from lakegc_core.lakefs.files.columns import strings, user_keys
 from lakegc_core.lakefs.files.entries import parse_entries
 from lakegc_core.lakefs.files.identity import identities
-from lakegc_core.lakefs.files.keys import user_keys
 from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.files.range_rows import METARANGE_SCHEMA, parse_range_rows, with_bounds
 from lakegc_core.lakefs.files.sstable import Tables, read_tables

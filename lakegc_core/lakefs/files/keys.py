@@ -1,17 +1,14 @@
-"""Keys of a table's records: the internal trailer, whole keys from their shared prefixes, and their order."""
+"""Keys of a table's records: the internal trailer, and whole keys from their shared prefixes. See also `order`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.blocks import Records
-from lakegc_core.lakefs.files.columns import binaries
 from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints, rows_at, windows, words_at
 
 INTERNAL_TRAILER = (1).to_bytes(8, "little")  # sequence number 0, kind 1 (set): what lakeFS writes on every record
@@ -120,23 +117,3 @@ def _joined_keys(records: Records, rows: slice) -> Bytes:
         key = key[:shared] + buffer[at : at + own].tobytes()
         keys.append(key[:-_TRAILER_BYTES])
     return np.frombuffer(b"".join(keys) + bytes(PADDING), np.uint8)
-
-
-def user_keys(records: Records) -> pa.Array:
-    """The user key of every record, binary."""
-    return pa.concat_arrays([binaries(part.buffer, part.at, part.length) for part in whole_keys(records)])
-
-
-def check_order(records: Records, before: bytes | None, others: Sequence[int] = ()) -> None:
-    """User keys must strictly increase by unsigned bytes, else CorruptFileError. Trailers have been checked.
-
-    `before`: the last key of the same table in the group before, if the table began there. `others`: rows from which
-    on the records are another table's, whose keys begin anew.
-    """
-    for part in whole_keys(records):
-        found = binaries(part.buffer, part.at, part.length)
-        increases = np.append(before is None or before < found[0].as_py(), pc.less(found[:-1], found[1:]))
-        increases[[row - part.rows.start for row in others if part.rows.start <= row < part.rows.stop]] = True
-        if not increases.all():
-            raise CorruptFileError("the keys of a table do not strictly increase")
-        before = found[-1].as_py()

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.blocks import Records
-from lakegc_core.lakefs.files.columns import binaries, strings
-from lakegc_core.lakefs.files.keys import user_keys
+from lakegc_core.lakefs.files.columns import binaries, strings, user_keys
 from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.files.values import Message, identities_at, parse_values
 

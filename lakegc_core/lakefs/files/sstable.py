@@ -17,6 +17,7 @@ import numpy as np
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import blocks, keys
 from lakegc_core.lakefs.files.blocks import TRAILER, Blocks, Records
+from lakegc_core.lakefs.files.order import check_order
 from lakegc_core.lakefs.files.vectors import Ints, varint, varints_at
 
 FOOTER_BYTES = 53
@@ -90,19 +91,18 @@ def read_tables(files: Sequence[bytes]) -> Tables:
     offsets = np.concatenate([head.offsets + by for head, by in zip(heads, moved, strict=False)])
     sizes = np.concatenate([head.sizes for head in heads])
     first_blocks = np.cumsum([0, *(len(head.offsets) for head in heads[:-1])])
-    groups: list[Group] = []
+    groups = []
     for start in range(0, len(offsets), _GROUP_BLOCKS):
         part = slice(start, start + _GROUP_BLOCKS)
         loaded = blocks.load(data, offsets[part], sizes[part])
         records = blocks.walk(loaded)
         keys.check_trailers(records)
         shares = _shares(loaded, records, first_blocks, start)
-        goes_on = groups and shares and groups[-1].shares[-1].table == shares[0].table
-        before = keys.key_of(groups[-1].records, -1) if goes_on else None
-        keys.check_order(records, before, [share.rows.stop for share in shares[:-1]])
+        check_order(records, [share.rows.stop for share in shares[:-1]])
         if shares:
             groups.append(Group(records, shares))
     tables = Tables([head.properties for head in heads], _counts(groups, len(heads)), groups)
+    _check_across_groups(groups)
     _check_properties(tables, [len(head.offsets) for head in heads])
     return tables
 
@@ -246,6 +246,15 @@ def _check_tiling(offsets: Ints, sizes: Ints, others: list[tuple[int, int]], foo
         end = offset + size + TRAILER
     if end != footer_at:
         raise CorruptFileError(f"{footer_at - end} bytes before the footer belong to no block")
+
+
+def _check_across_groups(groups: Sequence[Group]) -> None:
+    """Check that the keys of a table that goes on in the next group go on increasing."""
+    for before, after in pairwise(groups):
+        if before.shares[-1].table != after.shares[0].table:
+            continue
+        if keys.key_of(before.records, len(before.records) - 1) >= keys.key_of(after.records, 0):
+            raise CorruptFileError("the keys of a table do not strictly increase")
 
 
 def _check_properties(tables: Tables, block_counts: Sequence[int]) -> None:

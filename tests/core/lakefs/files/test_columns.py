@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.files.columns import binaries, strings
+from lakegc_core.lakefs.files.columns import binaries, strings, user_keys
+from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints
+from tests.support.plain_tables import TableWriter
 
 
 def slices(*texts: bytes) -> tuple[Bytes, Ints, Ints]:
@@ -41,3 +43,9 @@ def test_a_string_that_is_not_utf_8_is_an_error_by_its_name_even_if_two_together
     with pytest.raises(CorruptFileError, match="the e_tag is not UTF-8"):
         strings(*slices(*texts), "e_tag")
     assert binaries(*slices(*texts)).to_pylist() == list(texts)
+
+
+@pytest.mark.parametrize("keys", [[b"a"], [b"", b"a", b"a\0", b"ab"], [b"p%04d" % n for n in range(3000)], [b"\xff"]])
+def test_keys_are_whole_and_may_be_any_bytes(keys: list[bytes]) -> None:
+    table = read_table(TableWriter().write([(key, b"value") for key in keys]))
+    assert [key for group in table.groups for key in user_keys(group).to_pylist()] == keys
