@@ -28,7 +28,7 @@ def run(runs: int = 50) -> list[dict[str, object]]:
     """One row a way of reading: what, entries, milliseconds of the best run, entries a second."""
     path = largest_range()
     data = path.read_bytes()
-    records = list(sstable.read_table(data).records())
+    records = list(sstable.read_tables([data]).records())
     entries = len(records)
     small = [write_range(records[first : first + _SMALL]) for first in range(0, entries, _SMALL)]
     files, ids = [table.data for table in small], [table.id for table in small]
@@ -41,7 +41,7 @@ def run(runs: int = 50) -> list[dict[str, object]]:
         f"by {_SMALL} with identity, one by one": lambda: [
             graveler.read_ranges([file], [each]) for file, each in zip(files, ids, strict=True)
         ],
-        "table format only": lambda: sstable.read_table(data),
+        "table format only": lambda: sstable.read_tables([data]),
         "identity of a table already read": lambda: identities(tables),
     }
     return [_measure(name, way, entries, runs) for name, way in ways.items()]

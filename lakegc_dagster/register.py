@@ -17,7 +17,7 @@ from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.lakefs.named import knows_none, suggestion
+from lakegc_core.lakefs.named import suggestion
 from lakegc_dagster.partitions import GcCell, Grid
 
 
@@ -57,7 +57,7 @@ def _check_repository(settings: Settings, name: str) -> None:
     try:
         client.repository(name)
     except LakeFSError as error:
-        if not knows_none(error):
+        if not error.is_absent:
             raise
         advice = suggestion(client, name) or "`lakegc history` shows the repositories of lakeFS."
         raise SettingsError(f"lakeFS has no repository {name!r}. {advice} Nothing was registered.") from None

@@ -39,7 +39,7 @@ from lakegc_core.references.staged import were_listed
 from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
-from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named
+from lakegc_core.tables.key_scan import MOST, Source, read_all
 from lakegc_core.tables.parts import spark_width, tasks_for
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _rows_of_index(spark: SparkSession, question: Question, ranges: Dataset, ind
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
     shape = rows_schema(question)
-    shares = [_Numbered(Wanted(share).names, numbers_in(shape)) for share in _shares(ranges.sources)]
+    shares = [_Numbered(share, numbers_in(shape)) for share in _shares(ranges.sources)]
     feeds = [index.feeds("range_id", "hash", make=share, repeated=("range_id",)) for share in shares]
     return rows_of_feeds(spark, [feed for some in feeds for feed in some], shape)
 
@@ -216,11 +216,11 @@ def _shares(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
 class _Numbered:
     """Gives rows of an index the numbers of their ranges, for some ranges."""
 
-    names: Names
+    sources: tuple[Source, ...]
     columns: tuple[str, ...]
 
     def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        ids, numbers = _numbers(self.names, self.columns)
+        ids, numbers = _numbers(self.sources, self.columns)
         named = rows["range_id"]
         places = pc.fill_null(pc.index_in(named.dictionary, value_set=ids), -1).take(named.indices).to_numpy()
         found = {name: numbers[name][places] for name in self.columns}
@@ -228,8 +228,8 @@ class _Numbered:
 
 
 @lru_cache(maxsize=2)
-def _numbers(names: Names, columns: tuple[str, ...]) -> tuple[pa.Array, Columns]:
+def _numbers(sources: tuple[Source, ...], columns: tuple[str, ...]) -> tuple[pa.Array, Columns]:
     """The ids of the ranges, and their numbers."""
     wanted = ["range_id", *columns]
-    table = pa.Table.from_batches(read_named(names, wanted))
+    table = pa.Table.from_batches(read_all(sources, wanted))
     return table["range_id"].combine_chunks(), {name: table[name].to_numpy() for name in columns}

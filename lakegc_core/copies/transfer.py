@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,37 +74,28 @@ def copy_objects(
 def carry_out(objects: DataFrame, one: Callable[[Json], Json], journal: DatasetFolder, parallel: int) -> Copied:
     """Do `one` to each row of `objects` on the executors, `parallel` at a time in each task. It returns the row's
     outcome (SCHEMA), which goes to the folder `journal`."""
-    results = run_on_rows(objects, _Journalled(one, journal, parallel).run)
-    parts = parts_of(results, [FAILED])[FAILED]
-    counted: dict[str, dict[str, int]] = {"objects": {}, "bytes": {}}
-    for part in parts:
-        for name, value in part.sums.items():
-            outcome, _, kind = name.partition(":")
-            counted[kind][outcome] = counted[kind].get(outcome, 0) + value
-    problems = [each["problem"] for each in results if "problem" in each]
-    return Copied(journal.dataset("", parts, SCHEMA), counted["objects"], counted["bytes"], problems[:20])
 
-
-@dataclass(frozen=True)
-class _Journalled:
-    """Does `one` to the rows of a partition, and journals what came of each."""
-
-    one: Callable[[Json], Json]
-    journal: DatasetFolder
-    parallel: int
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        writer = PartWriter(self.journal.config, self.journal.path, SCHEMA, _count)
-        told = 0
-        with ThreadPoolExecutor(self.parallel) as pool:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+        writer, told = PartWriter(journal.config, journal.path, SCHEMA, _count), 0
+        with ThreadPoolExecutor(parallel) as pool:
             for batch in batches:
-                rows = list(pool.map(self.one, batch.to_pylist()))
+                rows = list(pool.map(one, batch.to_pylist()))
                 writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
                 for row in rows:
                     if row["problem"] and told < _PROBLEMS_A_TASK:
                         told += 1
                         yield {"problem": {name: row[name] for name in ("address", "outcome", "problem")}}
         yield from part_results(FAILED, writer.close())
+
+    results = run_on_rows(objects, task)
+    parts = parts_of(results, [FAILED])[FAILED]
+    counted: dict[str, Counter[str]] = {"objects": Counter(), "bytes": Counter()}
+    for part in parts:
+        for name, value in part.sums.items():
+            outcome, _, kind = name.partition(":")
+            counted[kind][outcome] += value
+    problems = [each["problem"] for each in results if "problem" in each]
+    return Copied(journal.dataset("", parts, SCHEMA), dict(counted["objects"]), dict(counted["bytes"]), problems[:20])
 
 
 def _count(table: pa.Table) -> dict[str, int]:

@@ -24,6 +24,7 @@ from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import MOST
+from lakegc_core.tables.parts import bytes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
         there = there.unionByName(learnt.frame(spark, "address", "size"))
     known = recorded.frame(spark)
     rows = _seen(there.dropDuplicates(["address"]).join(many(known), "address"), own, context.data)
-    objects = out.put(CAME_BACK, rows, SCHEMA, _bytes)
+    objects = out.put(CAME_BACK, rows, SCHEMA, bytes_of)
     if not objects.parts:
         return CameBack()
     found = objects.frame(spark)
@@ -97,7 +98,3 @@ class _There:
         for batch in batches:
             found = heads(connect(self.config), batch["address"].to_pylist())
             yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
-
-
-def _bytes(table: pa.Table) -> dict[str, int]:
-    return {"bytes": sum(table["size"].to_pylist())}

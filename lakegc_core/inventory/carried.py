@@ -28,10 +28,11 @@ from lakegc_core.policy.xids import sharded_slices, slice_time
 from lakegc_core.spark.session import Mapped
 from lakegc_core.store.base import LISTING_SCHEMA
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds
+from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds, since_last
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, scan
-from lakegc_core.tables.key_scan import Names, Wanted, read_named
+from lakegc_core.tables.key_scan import Source, Wanted, read_all
+from lakegc_core.tables.parts import bytes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,17 +123,17 @@ def unit_of(addresses: pa.Array) -> pa.Array:
 class Units:
     """Units that a mark knows, for tasks to look up.
 
-    `names`: the parts of their rows (UNITS_SCHEMA). `ages`: each layer with its age: 0 for the newest, 1 for the one
+    `sources`: the parts of their rows (UNITS_SCHEMA). `ages`: each layer with its age: 0 for the newest, 1 for the one
     below it, and so on.
     """
 
-    names: Names
+    sources: tuple[Source, ...]
     ages: tuple[tuple[str, int], ...]
 
     @classmethod
     def of(cls, units: Dataset, layers: Sequence[Layer]) -> Units:
         """Make it of the rows of units (UNITS_SCHEMA). `layers`: those that `listed_in` may name, newest first."""
-        return cls(units.keys("unit").names, tuple((layer.mark_id, number) for number, layer in enumerate(layers)))
+        return cls(units.sources, tuple((layer.mark_id, number) for number, layer in enumerate(layers)))
 
     @classmethod
     def of_top(cls, layers: Sequence[Layer]) -> Units:
@@ -142,7 +143,7 @@ class Units:
     @property
     def rows(self) -> int:
         """The number of units, which those who look them up hold in memory."""
-        return sum(rows for _, _, _, rows, _, _ in self.names)
+        return sum(each.part.rows for each in self.sources)
 
     def age(self, layer: str) -> int:
         """The age of a layer; -1 for a mark that is none of them."""
@@ -157,17 +158,19 @@ class Units:
         return self._look_up(units, "listed_at")
 
     def _look_up(self, units: pa.Array, column: str) -> np.ndarray:
-        known, columns = _known_units(self.names, self.ages)
+        known, columns = _known_units(self.sources, self.ages)
         rows = pc.fill_null(pc.index_in(units, value_set=known), -1).to_numpy()
         chosen: np.ndarray = columns[column][rows]
         return chosen
 
 
 @lru_cache(maxsize=4)
-def _known_units(names: Names, ages: tuple[tuple[str, int], ...]) -> tuple[pa.Array, dict[str, np.ndarray]]:
+def _known_units(
+    sources: tuple[Source, ...], ages: tuple[tuple[str, int], ...]
+) -> tuple[pa.Array, dict[str, np.ndarray]]:
     """The units, and what is known of each; a last row of -1 stands for the others."""
     wanted = ["unit", "listed_in", "listed_at"]
-    table = pa.Table.from_batches(read_named(names, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted]))
+    table = pa.Table.from_batches(read_all(sources, wanted), pa.schema([UNITS_SCHEMA.field(name) for name in wanted]))
     numbers = dict(ages)
     listed_in = [numbers.get(mark_id, -1) for mark_id in table["listed_in"].to_pylist()]
     return table["unit"].combine_chunks(), {
@@ -215,11 +218,7 @@ class _Swept:
 def _once(rows: pa.Table) -> Iterator[pa.Table]:
     """One row of each address that is gone, by its hash; a sure one if there is any. What was recorded before the store
     last showed an object does not count."""
-    hashes = rows["hash"].combine_chunks()
-    there = rows.filter(rows["there"]).group_by("hash").aggregate([("at", "max")])
-    seen = there["at_max"].combine_chunks().take(pc.index_in(hashes, value_set=there["hash"].combine_chunks()))
-    since = pc.fill_null(pc.greater(rows["at"].combine_chunks(), seen), True)
-    rows = rows.filter(pc.and_not(since, rows["there"].combine_chunks())).sort_by([("sure", "descending")])
+    rows = since_last(rows, "there", "hash").sort_by([("sure", "descending")])
     _, first = np.unique(rows["hash"].to_numpy(), return_index=True)
     yield rows.take(pa.array(first))
 
@@ -245,19 +244,15 @@ def write_gone(
         seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
         feeds += seen.feeds(make=_Swept(units))
     swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)), holding=units.rows)
-    found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, _bytes)
+    found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, bytes_of)
     if not found[_UNSURE].parts:
         return found[GONE]
     lying = _scan(spark, layers, units, found[_UNSURE].keys())
-    return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, _bytes)
+    return found[GONE] + out.put(GONE, lying, GONE_SCHEMA, bytes_of)
 
 
 def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
     return {GONE: table.filter(table["sure"]), _UNSURE: table.filter(pc.invert(table["sure"]))}
-
-
-def _bytes(table: pa.Table) -> dict[str, int]:
-    return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
 @dataclass(frozen=True)
@@ -299,12 +294,12 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
 
 def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:
     """The column `unit`, and in which units some addresses lie."""
-    return "unit", _units_of(wanted.names)
+    return "unit", _units_of(wanted.sources)
 
 
 @lru_cache(maxsize=2)
-def _units_of(names: Names) -> Sequence[str]:
+def _units_of(sources: tuple[Source, ...]) -> Sequence[str]:
     found: set[str] = set()
-    for batch in read_named(names, ["address"]):
+    for batch in read_all(sources, ["address"]):
         found.update(pc.unique(unit_of(batch["address"])).to_pylist())
     return sorted(found)

@@ -28,7 +28,7 @@ from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import beside
-from lakegc_core.tables.key_scan import Names, Wanted, read_named
+from lakegc_core.tables.key_scan import Source, Wanted, read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ class _Since:
         for batch in batches:
             since = np.full(batch.num_rows, now)
             if self.before is not None and self.rescued is not None:
-                rows, known = _carried(self.before.names, self.rescued.names, self.read_at).find(batch["address"])
+                rows, known = _carried(self.before.sources, self.rescued.sources, self.read_at).find(batch["address"])
                 since[rows] = np.minimum(known, now)
             yield batch.append_column(field, pa.array(since).cast(field.type))
 
@@ -132,10 +132,10 @@ class _Carried:
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(before: Names, rescued: Names, read_at: float) -> _Carried:
+def _carried(before: tuple[Source, ...], rescued: tuple[Source, ...], read_at: float) -> _Carried:
     """Objects that the mark before found unreferenced and nobody rescued since: read once by each worker process."""
-    known = pa.Table.from_batches(read_named(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
-    journal = pa.Table.from_batches(read_named(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
+    known = pa.Table.from_batches(read_all(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
+    journal = pa.Table.from_batches(read_all(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
     return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))

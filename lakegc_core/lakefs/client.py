@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
-from lakegc_core.errors import IncompleteError, ServerError
-from lakegc_core.lakefs.http import ATTEMPTS, UNKNOWN_CALL, Http, LakeFSError, Request, path
+from lakegc_core.errors import IncompleteError
+from lakegc_core.lakefs.http import ATTEMPTS, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
     Commit,
@@ -35,6 +36,7 @@ from lakegc_core.lakefs.models import (
     StagedDump,
     StagedPage,
     Task,
+    TaskStatus,
 )
 from lakegc_core.lakefs.staged_tokens import next_token
 from lakegc_core.lakefs.tasks import wait_for
@@ -50,9 +52,11 @@ _READ_REPOSITORY = "fs:ReadRepository on the repository"
 _PREPARE_COMMITS = "retention:PrepareGarbageCollectionCommits on the repository"
 _PREPARE_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted on the repository"
 _LIST_OBJECTS = "fs:ListObjects on the repository"
+_READ_OBJECT = "fs:ReadObject on the object"
 _PLAIN = {"presign": "false", "user_metadata": "false"}
 _RULES = "retention:GetGarbageCollectionRules on the repository"
 _DUMP = "fs:ListBranches, fs:ListTags and fs:ListCommits on the repository"
+T = TypeVar("T")
 
 
 class _RunChangedError(Exception):
@@ -131,7 +135,7 @@ class LakeFSClient:
         try:
             return self._http.call(Request("GET", where, action=_RULES), RulesAnswer).rules
         except LakeFSError as error:
-            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+            if not error.is_absent:
                 raise
         self.repository(repository)
         return None
@@ -151,18 +155,10 @@ class LakeFSClient:
             return self._prepare_commits_now(where)
         what = f"prepare_commits of {repository} (task {task.id})"
         asked = Request("GET", f"{where}/status", action=_PREPARE_COMMITS, params={"id": task.id})
-        done = wait_for(
-            lambda: self._http.call(asked, CommitsStatus),
-            finished=lambda status: status.completed or status.error is not None,
-            what=what,
-            timeout=self._task_timeout,
-            sleep=self._sleep,
-        )
-        if done.error:
-            raise ServerError(f"{what} failed on the server: {done.error.message}")
-        if not done.result:
-            raise ServerError(f"{what} is completed, with neither a result nor an error; look into the server's log")
-        return done.result
+        return self._result(what, asked, CommitsStatus)
+
+    def _result(self, what: str, asked: Request, shape: type[TaskStatus[T]]) -> T:
+        return wait_for(lambda: self._http.call(asked, shape), what, timeout=self._task_timeout, sleep=self._sleep)
 
     def _prepare_commits_now(self, where: str) -> PreparedCommits:
         patience = self._task_timeout
@@ -244,18 +240,7 @@ class LakeFSClient:
         task = self._http.call(Request("POST", where, expect=(202,), action=_DUMP), Task)
         what = f"the dump of {repository} (task {task.id})"
         asked = Request("GET", where, action=_DUMP, params={"task_id": task.id})
-        done = wait_for(
-            lambda: self._http.call(asked, DumpStatus),
-            finished=lambda status: status.done or bool(status.error),
-            what=what,
-            timeout=self._task_timeout,
-            sleep=self._sleep,
-        )
-        if done.error:
-            raise ServerError(f"{what} failed on the server: {done.error}")
-        if not done.refs:
-            raise ServerError(f"{what} is done, with neither refs nor an error; look into the server's log")
-        return done.refs
+        return self._result(what, asked, DumpStatus)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit by its id, or by a beginning of it. LakeFSError with status 404 if there is none."""
@@ -302,11 +287,12 @@ class LakeFSClient:
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
         """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
-        asked = _stat(repository, ref)
+        where = path("repositories", repository, "refs", ref, "objects", "stat")
+        params = {**_PLAIN, "path": object_path}
         try:
-            return self._http.call(replace(asked, params={**asked.params, "path": object_path}), ObjectStats)
+            return self._http.call(Request("GET", where, action=_READ_OBJECT, params=params), ObjectStats)
         except LakeFSError as error:
-            if error.status != 404 or not error.message or UNKNOWN_CALL in error.message:
+            if not error.is_absent:
                 raise
             return None
 
@@ -330,14 +316,9 @@ class LakeFSClient:
             "GET",
             path("repositories", repository, "refs", ref, "objects"),
             expect=(200, 206, 404, 410, 416),
-            action="fs:ReadObject on the object",
+            action=_READ_OBJECT,
             params={"path": object_path, "presign": "false"},
             headers={"Range": "bytes=0-0", "Accept": "*/*"},
             with_body=False,
         )
         return self._http.send(asked).status
-
-
-def _stat(repository: str, ref: str) -> Request:
-    where = path("repositories", repository, "refs", ref, "objects", "stat")
-    return Request("GET", where, action="fs:ReadObject on the object", params=_PLAIN)

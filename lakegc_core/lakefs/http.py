@@ -65,6 +65,11 @@ class LakeFSError(ServerError):
         self.status = status
         self.message = message
 
+    @property
+    def is_absent(self) -> bool:
+        """True if it is lakeFS that knows no such thing. A 404 that is not in its form may be a proxy's."""
+        return self.status == 404 and bool(self.message) and UNKNOWN_CALL not in self.message
+
 
 @dataclass(frozen=True)
 class Request:

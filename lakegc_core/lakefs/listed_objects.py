@@ -165,25 +165,23 @@ class Shown:
 
     def _first(self, after: str, params: Mapping[str, str]) -> str:
         """The first path after `after`, or its beginning; empty if there is none, or lakeFS does not tell."""
-        asked = replace(self.listing, params={**self.listing.params, **params})
-        try:
-            found = self.http.page(asked, Page[ListedPath], after=after, amount=1).results
-        except LakeFSError as error:
-            if not _is_unresolved(error):
-                raise
-            return ""
-        return found[0].path if found else ""
+        found = self._ask(after, params)
+        return "" if isinstance(found, LakeFSError) or not found else found[0].path
 
     def _fails(self, after: str, prefix: str, error: LakeFSError) -> bool:
         """True if lakeFS says the same as an error did of the first path after `after` that begins with `prefix`."""
-        asked = replace(self.listing, params={**self.listing.params, "prefix": prefix})
+        found = self._ask(after, {"prefix": prefix})
+        return isinstance(found, LakeFSError) and found.message == error.message
+
+    def _ask(self, after: str, params: Mapping[str, str]) -> list[ListedPath] | LakeFSError:
+        """The first path after `after`, if there is one; the error if lakeFS cannot resolve its address."""
+        asked = replace(self.listing, params={**self.listing.params, **params})
         try:
-            self.http.page(asked, Page[ListedPath], after=after, amount=1)
-        except LakeFSError as found:
-            if not _is_unresolved(found):
+            return self.http.page(asked, Page[ListedPath], after=after, amount=1).results
+        except LakeFSError as error:
+            if not _is_unresolved(error):
                 raise
-            return found.message == error.message
-        return False
+            return error
 
 
 def furthest(paths: Sequence[str], after: str) -> str:

@@ -272,28 +272,33 @@ class Task(_Answer):
 
 
 @dataclass(frozen=True)
-class _TaskError(_Answer):
-    message: str
-
-
-@dataclass(frozen=True)
-class CommitsStatus(_Answer):
-    """The progress of prepare_commits. `update_time`: a text that changes with each step."""
-
-    completed: bool
-    error: _TaskError | None = None
-    result: PreparedCommits | None = None
-    update_time: Annotated[str, _OR_NULL] = ""
-
-
-@dataclass(frozen=True)
-class DumpStatus(_Answer):
-    """The progress of a dump. `update_time`: a text that changes with each step."""
+class TaskStatus(_Answer, Generic[T]):
+    """The progress of a task. `update_time`: a text that changes with each step."""
 
     done: bool
     error: Annotated[str, _OR_NULL] = ""
-    refs: DumpRefs | None = None
+    result: T | None = None
     update_time: Annotated[str, _OR_NULL] = ""
+
+
+def _message(error: object) -> object:
+    return error.get("message") or "it does not say why" if isinstance(error, dict) else error
+
+
+@dataclass(frozen=True)
+class CommitsStatus(TaskStatus[PreparedCommits]):
+    """The progress of prepare_commits."""
+
+    done: Annotated[bool, Field(validation_alias="completed")]
+    error: Annotated[str, BeforeValidator(_message), _OR_NULL] = ""
+    result: PreparedCommits | None = None
+
+
+@dataclass(frozen=True)
+class DumpStatus(TaskStatus[DumpRefs]):
+    """The progress of a dump."""
+
+    result: Annotated[DumpRefs | None, Field(validation_alias="refs")] = None
 
 
 @dataclass(frozen=True)

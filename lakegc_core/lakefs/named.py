@@ -19,15 +19,10 @@ def repository_named(client: LakeFSClient, name: str) -> Repository:
     try:
         return client.repository(name)
     except LakeFSError as error:
-        near = suggestion(client, name) if knows_none(error) else ""
+        near = suggestion(client, name) if error.is_absent else ""
         if not near:
             raise
         raise LakeFSError(f"{error}. {near}", error.status, error.message) from None
-
-
-def knows_none(error: LakeFSError) -> bool:
-    """True if it is lakeFS that knows no such repository. A 404 that is not in its form may be a proxy's."""
-    return error.status == 404 and bool(error.message)
 
 
 def suggestion(client: LakeFSClient, name: str) -> str:

@@ -19,6 +19,7 @@ from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFaile
 from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
 from lakegc_core.names import STAGES
+from lakegc_core.policy.evidence import FinishedStage, MarkTerms
 from lakegc_core.policy.facts import F, read_facts
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -46,16 +47,11 @@ if it can rest on that one; `auto`: incremental until it is time for a clean one
 _CHOICES = ["min_age", "safety", "protect_tags", "holds", "rules", "mode", "collect_unknown_names", "ignore_commits"]
 
 
-@dataclass(frozen=True)
-class Header:
+@dataclass(frozen=True, kw_only=True)
+class Header(MarkTerms):
     """The settings that a mark was begun with, written once. Times are unix seconds, durations seconds."""
 
-    repository: str
-    mark_id: str
-    storage_namespace: str
     repository_created: int
-    started_at: float
-    cutoff: float  # objects modified at or after it are too young
     min_age: float
     grace_period: float
     safety: str
@@ -67,7 +63,6 @@ class Header:
     block_prefix: str  # where ranges and metaranges lie, usually _lakefs
     allow_list: int
     mode: str = AUTO  # one of MODES
-    collect_unknown_names: bool = False  # below data/, what bears no name that lakeFS gives
     ignore_commits: tuple[str, ...] = ()  # ids
     format: int = FORMAT
     version: str = lakegc_core.__version__
@@ -86,23 +81,19 @@ class Header:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-@dataclass(frozen=True)
-class Manifest:
+@dataclass(frozen=True, kw_only=True)
+class Manifest(FinishedStage):
     """The record that makes a stage count: its datasets, its facts, and the digest of the manifest before it.
 
-    `started_at` and `finished_at` are unix seconds by the collector's clock, `seconds` is what the work took. `digest`
-    covers everything else in the manifest.
+    `seconds` is what the work took. `digest` covers everything else in the manifest.
     """
 
     stage: str
     repository: str
     mark_id: str
     upstream: str
-    started_at: float
-    finished_at: float
     seconds: float
     datasets: Mapping[str, Sequence[Part]]
-    facts: Mapping[str, Any]
     rows: int
     bytes: int
     format: int = FORMAT

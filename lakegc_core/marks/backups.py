@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, SettingsError
+from lakegc_core.errors import LakegcError, MarkError, SettingsError
 from lakegc_core.marks.context import MarkContext, other_roots
-from lakegc_core.marks.json_files import decode, unsealed
+from lakegc_core.marks.json_files import decode, read_json, read_sealed
 from lakegc_core.marks.workspaces import overlap
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
@@ -33,9 +33,8 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
 
     The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
     """
-    try:
-        record = decode(connect(context.workspace).read(f"{context.mark.folder}/{BACKUP}"), BACKUP)
-    except ObjectNotFoundError:
+    record = read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}")
+    if record is None:
         return None
     place = str(record["place"])
     try:
@@ -93,11 +92,10 @@ def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
     """The manifest of a mark's backup; None where there is none. SettingsError if the backup of another repository lies
     there: servers may have repositories of one name."""
     key = f"{folder_of(context)}/manifest.json"
-    try:
-        manifest = decode(connect(place).read(key), key)
-    except ObjectNotFoundError:
+    changed = f"{place.root}/{key} was changed after it was written. Look at what lies there."
+    found = read_sealed(connect(place), key, changed)
+    if found is None:
         return None
-    found = unsealed(manifest, f"{place.root}/{key} was changed after it was written. Look at what lies there.")
     if (of := found.get("storage_namespace")) != context.header.storage_namespace:
         raise SettingsError(
             f"{place.root}/{key} belongs to a repository of the same name in {of}, and this one lies in "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from lakegc_core import clock
@@ -144,18 +145,23 @@ def workspace_at(uri: str, settings: Settings) -> StoreConfig:
 
 def other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:
     """The places of all other repositories' namespaces, as far as they are in stores of a kind that lakegc knows."""
-    namespace, folder = context.namespace, ""
-    if isinstance(context.data, LocalConfig):  # all of one server lie below its folder
-        folder = context.data.path.removesuffix(namespace.path)
     for each in context.client.repositories():
         if each.id == context.repository.id:
             continue
         try:
             other = Namespace(each.storage_namespace)
-            local = f"{folder}{other.path}" if folder else None
-            yield each.id, config_for(other, context.settings, local_folder=local)
+            yield each.id, config_for(other, context.settings, local_folder=folder_beside(context, other))
         except SettingsError:
             continue  # nothing of lakegc's lies in a store that it cannot reach
+
+
+def folder_beside(context: RepositoryContext, namespace: Namespace) -> str | None:
+    """The folder of a `local://` namespace, by this repository's own: both lie below one folder of the server."""
+    own = context.namespace
+    if not (namespace.is_local and own.is_local and isinstance(context.data, LocalConfig)):
+        return None
+    below, folder = Path(own.path).parts, Path(context.data.path).parts
+    return str(Path(*folder[: -len(below)], namespace.path)) if folder[-len(below) :] == below else None
 
 
 def open_mark(

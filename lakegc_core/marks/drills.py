@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakegc_core.clock import instant
-from lakegc_core.errors import MarkError, ObjectNotFoundError
+from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
+from lakegc_core.marks.json_files import encode, read_sealed, sealed
 from lakegc_core.marks.sweeps import DRILL
 from lakegc_core.names import Json
 from lakegc_core.policy.facts import DrillFacts
@@ -120,12 +120,8 @@ def _read(context: RepositoryContext, name: str) -> Drill:
 
 def _sealed(context: RepositoryContext, name: str, file: str) -> Json | None:
     key = f"{_folder(context, name)}/{file}"
-    try:
-        value = decode(connect(context.workspace).read(key), key)
-    except ObjectNotFoundError:
-        return None
     changed = f"{key} was changed after it was written. Bring it back from a copy. Or: {by_hand(context, name)}"
-    return unsealed(value, changed)
+    return read_sealed(connect(context.workspace), key, changed)
 
 
 def by_hand(context: RepositoryContext, name: str) -> str:

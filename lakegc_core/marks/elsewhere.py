@@ -7,6 +7,7 @@ an entry too (`shown.reuploads`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -60,11 +61,10 @@ def sum_authorities(table: pa.Table) -> dict[str, int]:
 
 def merged(sums: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sums added up, of too many authorities as one."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for each in sums:
-        for name, count in each.items():
-            found[name] = found.get(name, 0) + count
-    return found if len(found) <= _MOST_NAMED else {ANYWHERE: sum(found.values())}
+        found.update(each)
+    return dict(found) if len(found) <= _MOST_NAMED else {ANYWHERE: sum(found.values())}
 
 
 def may_refer(namespace: Namespace, sums: Mapping[str, int]) -> bool:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakegc_core.errors import MarkError
+from lakegc_core.errors import MarkError, ObjectNotFoundError
 from lakegc_core.names import Json
+from lakegc_core.store.base import Store
 
 _OF_SWEEP = re.compile(r"([^/]+)/sweeps/")  # in the key of a file; the group is the id of the mark
 
@@ -48,6 +49,20 @@ def decode(data: bytes, where: str) -> Json:
     if not isinstance(value, dict):
         raise MarkError(f"{where} is not a JSON object. It was damaged or is not lakegc's: {_repair(where)}.")
     return value
+
+
+def read_json(store: Store, key: str) -> Json | None:
+    """The JSON object that lies at a key; None if nothing lies there. MarkError for anything else."""
+    try:
+        return decode(store.read(key), key)
+    except ObjectNotFoundError:
+        return None
+
+
+def read_sealed(store: Store, key: str, changed: str, **expected: Any) -> Json | None:
+    """The same `unsealed`."""
+    found = read_json(store, key)
+    return None if found is None else unsealed(found, changed, **expected)
 
 
 def _repair(where: str) -> str:

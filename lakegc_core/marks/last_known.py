@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.findings import instant
 from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
 from lakegc_core.spark.session import Mapped, clear_errors
 from lakegc_core.tables.dataset import readable
-from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in, since_last
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, filter_of
 
@@ -90,7 +91,7 @@ class Events:
             rows = rows.take(pa.array(filter_of(self.sought).rows(hash_strings(rows["address"]))))
         record, names = self.record, rows.schema.names
         outcomes = rows["outcome"] if "outcome" in names else pa.repeat("", rows.num_rows)
-        at = rows["at"] if "at" in names else pa.repeat(_moment(record.at), rows.num_rows)
+        at = rows["at"] if "at" in names else pa.repeat(instant(record.at), rows.num_rows)
         flags = dict.fromkeys(_FLAGS, pa.repeat(False, rows.num_rows))
         if record.kind == Kind.SWEPT:
             counted = _FLAGS if record.mark_id != self.but else ("back",)
@@ -120,24 +121,13 @@ def _is_in(outcomes: pa.Array, values: Sequence[str]) -> pa.Array:
     return pc.is_in(outcomes, pa.array([str(each) for each in values], pa.string()))
 
 
-def _moment(seconds: float) -> pa.Scalar:
-    return pa.scalar(round(seconds * 1_000_000), pa.int64()).cast(_AT)
-
-
 def last_known(events: pa.Table) -> Iterator[pa.Table]:
     """Rows of GONE for all events (EVENTS) of some addresses. Pure.
 
     Whatever comes after the last time that an object was seen, or brought back, counts. Of several sweeps that call it
     gone since then one has counted it: one that the store told so, else one whose own delete had no answer.
     """
-    back = events.filter(events["back"]).group_by("address").aggregate([("at", "max")])
-    seen = (
-        back["at_max"]
-        .combine_chunks()
-        .take(pc.index_in(events["address"].combine_chunks(), value_set=back["address"].combine_chunks()))
-    )
-    since = pc.fill_null(pc.greater(events["at"].combine_chunks(), seen), True)
-    events = events.filter(pc.and_not(since, events["back"].combine_chunks()))
+    events = since_last(events, "back", "address")
     asked = events.group_by(["address", "mark_id"]).aggregate([("asked", "any")])
     events = events.join(asked, ["address", "mark_id"])
     gone = events.filter(events["gone"])

@@ -22,14 +22,14 @@ from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import RESTORES, STAMP, MarkArtifacts
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import decode, encode
+from lakegc_core.marks.json_files import encode, read_json
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import Part, part_named, read_part
+from lakegc_core.tables.parts import Part, list_parts, part_named, read_part
 
 KEPT = "journals"
 """The folder of a home for the records of retired marks: `<mark>/<kind>/<number>/`, the number being that of a sweep,
@@ -122,7 +122,8 @@ def restored(mark: MarkArtifacts) -> Iterator[Record]:
     for restore in restores_of(mark):
         if restore.report is not None:
             finished = float(restore.report["finished_at"])
-            folder, parts = DatasetFolder(mark.config, restore.folder, mark.mark_id), _parts_below(mark, restore.folder)
+            folder = DatasetFolder(mark.config, restore.folder, mark.mark_id)
+            parts = [part for part in list_parts(mark.config, restore.folder) if part.sha256]  # others are not lakegc's
             rows = folder.dataset("", parts, COLUMNS[Kind.RESTORED])
             yield Record(Kind.RESTORED, mark.mark_id, 0, rows, finished)
 
@@ -185,25 +186,15 @@ def has_lost(report: Json, since: float) -> bool:
 
 def _report(store: Store, key: str) -> Json | None:
     try:
-        found = decode(store.read(key), key)
-    except (ObjectNotFoundError, MarkError):
+        found = read_json(store, key)
+    except MarkError:
         return None
-    return found if reads(found) and {"finished_at", "taken_back"} <= found.keys() else None
+    return found if found is not None and reads(found) and {"finished_at", "taken_back"} <= found.keys() else None
 
 
 def write_report(store: Store, folder: str, report: Mapping[str, Any]) -> None:
     """Close a restore: from here on the ledger believes what its journal says."""
     store.write(f"{folder}/report.json", encode(report))
-
-
-def _parts_below(mark: MarkArtifacts, folder: str) -> list[Part]:
-    found = [
-        part
-        for level in mark.store.list_level(f"{folder}/")
-        for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True)
-        if (part := part_named(key, size)) is not None
-    ]
-    return sorted(found, key=lambda part: part.name)
 
 
 def keep_records(mark: MarkArtifacts) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakegc_core.clock import instant, is_to_come, roughly
@@ -21,7 +20,7 @@ from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts
-from lakegc_core.marks.context import RepositoryContext, workspace_at
+from lakegc_core.marks.context import RepositoryContext, folder_beside, workspace_at
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
@@ -29,7 +28,6 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
-from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
@@ -198,7 +196,7 @@ def _neighbour(context: RepositoryContext, other: Repository) -> Neighbour:
         if policy.workspace:
             return Neighbour(*told, *_at_root(workspace_at(policy.workspace, settings), other.id))
         namespace = Namespace(other.storage_namespace)
-        config = config_for(namespace, settings, local_folder=_folder_beside(context, namespace))
+        config = config_for(namespace, settings, local_folder=folder_beside(context, namespace))
     except LakegcError as error:
         return Neighbour(*told, config=None, problem=in_short(error))
     return Neighbour(*told, *_at_root(config, HOME))
@@ -211,19 +209,6 @@ def _at_root(config: StoreConfig, home: str) -> tuple[StoreConfig, str]:
         return config, home
     shared: Any = config
     return replace(shared, prefix=""), f"{prefix}/{home}"
-
-
-def _folder_beside(context: RepositoryContext, namespace: Namespace) -> str | None:
-    """The folder of a `local://` namespace, by this repository's own: both lie below one folder of the server."""
-    own = context.namespace
-    if not (namespace.is_local and own.is_local and isinstance(context.data, LocalConfig)):
-        return None
-    below = Path(own.path)
-    folder = Path(context.data.path)
-    if folder.parts[-len(below.parts) :] != below.parts:
-        return None
-    base = Path(*folder.parts[: -len(below.parts)])
-    return str(base / namespace.path)
 
 
 def sight_all(neighbours: Sequence[Neighbour], now: float) -> dict[str, Sighting]:

@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.clock import instant
-from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError, StoreError
+from lakegc_core.errors import CorruptFileError, MarkError, StoreError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.drills import unfinished
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, NEIGHBOURS
 from lakegc_core.marks.findings import MISSING as GONE
-from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
+from lakegc_core.marks.json_files import encode, read_sealed, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import has_lost, whole_restore_at
 from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
@@ -95,12 +95,9 @@ def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
     """The record of a mark's quarantine; None if there is none. MarkError if it does not read."""
     key = f"{_folder(context, mark_id)}/{FOLDER}.json"
     changed = f"{context.workspace.root}/{key} was changed after it was written. Look at what lies there."
+    found = read_sealed(connect(context.workspace), key, changed, mark_id=mark_id)
     try:
-        value = decode(connect(context.workspace).read(key), key)
-    except ObjectNotFoundError:
-        return None
-    try:
-        return Quarantine(**unsealed(value, changed, mark_id=mark_id))
+        return None if found is None else Quarantine(**found)
     except TypeError:
         raise MarkError(changed) from None
 

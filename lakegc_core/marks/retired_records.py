@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from lakegc_core import clock
 from lakegc_core.clock import instant
-from lakegc_core.errors import MarkError, ObjectNotFoundError
+from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.backups import BACKUP
-from lakegc_core.marks.json_files import decode, encode, sealed
+from lakegc_core.marks.json_files import encode, read_json, sealed
 from lakegc_core.marks.ledger import restores_of
 from lakegc_core.marks.sweeps import files_of, is_drill, journalled, report_of, statement_of, sweeps_of
 from lakegc_core.names import RETIRED, STAGES, Json, Outcome, Stage
@@ -62,7 +62,7 @@ def record_of(repository: str, mark: MarkArtifacts) -> Json:
             if (found := _or_none(statement_of, mark.store, mark.folder, number)) is not None
         },
         "restores": restores_in(mark),
-        "backup": _or_none(_json_at, mark, BACKUP),
+        "backup": _or_none(read_json, mark.store, f"{mark.folder}/{BACKUP}"),
     }
     return sealed(record)
 
@@ -96,10 +96,3 @@ def _condensed(manifest: Manifest) -> Json:
 def sweep_of(mark: MarkArtifacts, number: int) -> Json:
     """The report of a sweep; empty while the sweep is not over."""
     return report_of(mark.store, mark.folder, number) or {}
-
-
-def _json_at(mark: MarkArtifacts, name: str) -> Json | None:
-    try:
-        return decode(mark.store.read(f"{mark.folder}/{name}"), f"{mark.location}/{name}")
-    except ObjectNotFoundError:
-        return None

@@ -22,7 +22,7 @@ from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
+from lakegc_core.marks.json_files import decode, encode, read_json, read_sealed, sealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome
 from lakegc_core.spark.session import Mapped
@@ -133,11 +133,8 @@ def is_open(store: Store, mark_folder: str) -> bool:
 def report_of(store: Store, mark_folder: str, number: int) -> dict[str, Any] | None:
     """The report of a sweep; None while the sweep is not over. MarkError if it is none that lakegc wrote."""
     key = f"{mark_folder}/sweeps/{number}/report.json"
-    try:
-        report = decode(store.read(key), key)
-    except ObjectNotFoundError:
-        return None
-    if not reads(report):
+    report = read_json(store, key)
+    if report is not None and not reads(report):
         raise MarkError(f"{key} does not say when the sweep was over, or what came of it. It was damaged or replaced.")
     return report
 
@@ -146,10 +143,10 @@ def planned_at(store: Store, mark_folder: str, number: int) -> float | None:
     """The moment at which the plan of a sweep was sealed, unix seconds: it deleted nothing before. None if there is
     none. MarkError if the plan does not say when."""
     key = f"{mark_folder}/sweeps/{number}/plan.json"
-    try:
-        at = decode(store.read(key), key).get("planned_at")
-    except ObjectNotFoundError:
+    plan = read_json(store, key)
+    if plan is None:
         return None
+    at = plan.get("planned_at")
     if not isinstance(at, int | float):
         raise MarkError(f"{key} does not say when it was sealed. It was damaged or replaced.")
     return float(at)
@@ -213,20 +210,12 @@ def _sha256(store: Store, key: str) -> str:
 
 
 def _sealed(store: Store, key: str) -> Json | None:
-    """A sealed JSON object; None if there is none. MarkError if it does not read."""
-    try:
-        return unsealed(decode(store.read(key), key), f"{key} was changed after it was written")
-    except ObjectNotFoundError:
-        return None
+    return read_sealed(store, key, f"{key} was changed after it was written")
 
 
 def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:
     """The statement of a sweep as it stands, seal and all; None if there is none. MarkError if it is no JSON object."""
-    key = f"{mark_folder}/sweeps/{number}/{STATEMENT}"
-    try:
-        return decode(store.read(key), key)
-    except ObjectNotFoundError:
-        return None
+    return read_json(store, f"{mark_folder}/sweeps/{number}/{STATEMENT}")
 
 
 def first_planned_at(store: Store, mark_folder: str) -> float | None:

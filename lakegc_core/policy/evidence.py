@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from lakegc_core.policy.facts import (
     BackupFacts,
@@ -23,32 +23,25 @@ from lakegc_core.policy.facts import (
 from lakegc_core.policy.safety import Level
 
 
-class MarkTerms(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class MarkTerms:
     """The part of a mark's header that the guards need. Times are unix seconds."""
 
-    @property
-    def repository(self) -> str: ...
-    @property
-    def mark_id(self) -> str: ...
-    @property
-    def storage_namespace(self) -> str: ...
-    @property
-    def started_at(self) -> float: ...
-    @property
-    def cutoff(self) -> float: ...
-    @property
-    def collect_unknown_names(self) -> bool: ...
+    repository: str
+    mark_id: str
+    storage_namespace: str
+    started_at: float
+    cutoff: float  # objects modified at or after it are too young
+    collect_unknown_names: bool = False  # below data/, what bears no name that lakeFS gives
 
 
-class FinishedStage(Protocol):
-    """The part of a stage's manifest that the guards need. Times are unix seconds."""
+@dataclass(frozen=True, kw_only=True)
+class FinishedStage:
+    """The part of a stage's manifest that the guards need. Times are unix seconds, by the collector's clock."""
 
-    @property
-    def started_at(self) -> float: ...
-    @property
-    def finished_at(self) -> float: ...
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
+    started_at: float
+    finished_at: float
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

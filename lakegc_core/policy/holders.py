@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lakegc_core.policy.holds import BRANCH, TAG
-from lakegc_core.policy.retention import HOLD, Graph, Rules, held_rows, threshold
+from lakegc_core.policy.retention import FOREVER, HOLD, Graph, Rules, along, held_rows, threshold
 from lakegc_core.policy.scenarios import EVERYTHING, SERVER, UNNAMED, Known, newest_of
 
 REPLACED, DELETED = "replaced", "deleted"
@@ -113,16 +113,7 @@ class Holders:
 
 def moments_of(graph: Graph) -> list[int]:
     """The time of each commit, microseconds; after its main parent in any case, whatever the clocks said."""
-    found: dict[int, int] = {}
-    for start in range(len(graph.commit_ids)):
-        path, row = [], start
-        while row >= 0 and row not in found:
-            path.append(row)
-            row = graph.main_parent[row]
-        before = found.get(row, -(2**62))
-        for each in reversed(path):
-            before = found[each] = max(graph.created[each], before + 1)
-    return [found[row] for row in range(len(graph.commit_ids))]
+    return along(graph, FOREVER, lambda before, row: max(graph.created[row], before + 1))
 
 
 def _end(until: int) -> int | None:
@@ -134,7 +125,7 @@ def _branches(known: Known) -> dict[int, str]:
     """A branch for each commit of a branch's history. Of several branches it is the one whose rule is the longest, of
     these the one with the longest history, of these the first by name. Commits of such a branch come first."""
     found: dict[int, str] = {}
-    depths = _depths(known.graph)
+    depths = along(known.graph, 0, lambda depth, _: depth + 1)
 
     def order(head: tuple[str, int]) -> tuple[int, int, str]:
         name, row = head
@@ -145,17 +136,3 @@ def _branches(known: Known) -> dict[int, str]:
             found[row] = name
             row = known.graph.main_parent[row]
     return found
-
-
-def _depths(graph: Graph) -> list[int]:
-    """The number of commits on the main ancestry of each commit, itself included."""
-    found: dict[int, int] = {-1: 0}
-    for start in range(len(graph.commit_ids)):
-        path, row = [], start
-        while row not in found:
-            path.append(row)
-            row = graph.main_parent[row]
-        depth = found[row]
-        for each in reversed(path):
-            depth = found[each] = depth + 1
-    return [found[row] for row in range(len(graph.commit_ids))]

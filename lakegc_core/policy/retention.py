@@ -7,7 +7,7 @@ commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,8 @@ from lakegc_core.policy.holds import BRANCH, COMMIT, PATH, TAG, matching_names
 
 _MICROSECONDS = 1_000_000
 _DAY = 86_400 * _MICROSECONDS
-_FOREVER = -(2**62)
-"""A threshold before all time: everything is kept."""
+FOREVER = -(2**62)
+"""A moment before all time. As a threshold: everything is kept."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,20 @@ class Graph:
         return cls(commit_ids, metarange_ids, created, main, orphans), set(orphans.values())
 
 
+def along(graph: Graph, first: int, step: Callable[[int, int], int]) -> list[int]:
+    """A value for each commit: `step` makes it of its main parent's (`first`, if it has none) and of its row."""
+    found = {-1: first}
+    for start in range(len(graph.commit_ids)):
+        path, row = [], start
+        while row not in found:
+            path.append(row)
+            row = graph.main_parent[row]
+        value = found[row]
+        for each in reversed(path):
+            value = found[each] = step(value, each)
+    return [found[row] for row in range(len(graph.commit_ids))]
+
+
 def main_parent(parents: Sequence[str], version: int) -> str:
     """The parent on the line of a commit's branch: the first, or the last of a commit of version 0."""
     return parents[0] if version >= 1 else parents[-1]
@@ -85,20 +99,13 @@ HOLD = "hold"
 """The beginning of the reason for which a hold keeps a commit."""
 
 
-@dataclass(frozen=True)
-class Retained:
-    """The answer: for each row of a retained commit, why it is kept."""
-
-    kept_by: Mapping[int, str]  # row of the graph -> first reason found
-
-
 def threshold(now: int, days: int, margin: int) -> int:
     """The moment (unix microseconds) up to which a rule of so many days reaches back from `now`.
 
     Negative days mean heads only, as on the server. Days beyond all dates mean everything.
     """
     if days > 1_000_000:
-        return _FOREVER
+        return FOREVER
     return now - days * _DAY - margin
 
 
@@ -116,8 +123,8 @@ class NamedCommits:
 
 def retain(
     graph: Graph, named: NamedCommits, rules: Rules | None, now: int, *, margin: int = 0, server: Iterable[int] = ()
-) -> Retained:
-    """The commits that count.
+) -> dict[int, str]:
+    """The commits that count, by row, each with the first reason found.
 
     `rules` None means that every commit counts; `now` and `margin` are microseconds; `server` are the rows that lakeFS
     itself retains, which are united with ours.
@@ -135,12 +142,12 @@ def retain(
     if rules is None:
         for row in range(len(graph.commit_ids)):
             kept.setdefault(row, "all")
-        return Retained(kept)
+        return kept
     for row, why in _kept_by_rules(graph, named, rules, now, margin).items():
         kept.setdefault(row, why)
     for row in server:
         kept.setdefault(row, "server")
-    return Retained(kept)
+    return kept
 
 
 def _kept_by_rules(graph: Graph, named: NamedCommits, rules: Rules, now: int, margin: int) -> dict[int, str]:

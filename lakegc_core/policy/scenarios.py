@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakegc_core.policy.holds import BRANCH, TAG, matching_names
-from lakegc_core.policy.retention import HOLD, Graph, NamedCommits, Rules, held_rows, retain, threshold
+from lakegc_core.policy.retention import FOREVER, HOLD, Graph, NamedCommits, Rules, along, held_rows, retain, threshold
 
 NEVER = 2**31 - 1
 """Stands in a column where nothing keeps a commit."""
@@ -103,7 +103,7 @@ def _kept(known: Known, change: Change, rules: Rules | None, *, at_once: bool = 
         held=held_rows(known.graph, heads, tags, known.holds),
         forgotten=[] if at_once else gone,
     )
-    return retain(known.graph, named, rules, known.now, margin=known.margin, server=known.server).kept_by
+    return retain(known.graph, named, rules, known.now, margin=known.margin, server=known.server)
 
 
 def left_of(names: Named, kind: str, without: Iterable[str]) -> Named:
@@ -230,16 +230,7 @@ def _shares(known: Known) -> Iterator[tuple[str, list[int], list[int]]]:
 
 def newest_of(graph: Graph) -> Sequence[int]:
     """The time of the newest commit on the main ancestry of each row."""
-    found: dict[int, int] = {}
-    for row in range(len(graph.commit_ids)):
-        path = []
-        while row >= 0 and row not in found:
-            path.append(row)
-            row = graph.main_parent[row]
-        newest = found.get(row, -(2**62))
-        for each in reversed(path):
-            newest = found[each] = max(newest, graph.created[each])
-    return [found[row] for row in range(len(graph.commit_ids))]
+    return along(graph, FOREVER, lambda newest, row: max(newest, graph.created[row]))
 
 
 def _reached(graph: Graph, newest: Sequence[int], start: int, reach: int) -> Iterator[int]:

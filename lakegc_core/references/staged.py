@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from lakegc_core import clock
 from lakegc_core.errors import CorruptFileError, IncompleteError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.lakefs.http import UNKNOWN_CALL, LakeFSError
+from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import ObjectStats, StagedDump
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
@@ -226,8 +226,7 @@ def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[l
 
 def has_vanished(client: LakeFSClient, repository: str, branch: str, error: LakeFSError) -> bool:
     """True if an error is lakeFS's own 404 about a branch that is no longer there."""
-    said_by_lakefs = error.status == 404 and error.message and UNKNOWN_CALL not in error.message
-    return bool(said_by_lakefs) and all(each.name != branch for each in client.branches(repository))
+    return error.is_absent and all(each.name != branch for each in client.branches(repository))
 
 
 def protect_dumped(namespace: Namespace, addresses: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.lost import mark_gone
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of, read_part
+from lakegc_core.tables.parts import PartWriter, bytes_of, part_results, parts_of, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,11 +76,6 @@ class Budget:
             "until": None if self.until is None else instant(self.until),
             "most_requests": self.most_requests,
         }
-
-
-def bytes_of(table: pa.Table) -> dict[str, int]:
-    """Totals of rows for the records of parts."""
-    return {BYTES: pc.sum(table["size"]).as_py() or 0} if "size" in table.schema.names else {}
 
 
 def largest_first(sources: Sequence[Source]) -> list[Source]:
@@ -145,8 +140,7 @@ class Cut:
             ("journal", self.journal, OUTCOMES_SCHEMA, self._over(rows.take(largest[fit:]))),
         ):
             writer = PartWriter(folder.config, folder.path, schema, bytes_of)
-            for batch in part.to_batches():
-                writer.write(batch)
+            writer.write(part)
             yield from part_results(name, writer.close())
 
     def _over(self, rows: pa.Table) -> pa.Table:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ObjectNotFoundError, ServerError
+from lakegc_core.errors import IncompleteError, LakegcError, MarkError, ServerError
 from lakegc_core.judging.canaries import if_told, some
 from lakegc_core.lakefs.client import READS
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
+from lakegc_core.marks.json_files import encode, read_sealed, sealed
 from lakegc_core.names import Stage
 from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.namespace import ADDRESS_FULL
@@ -186,16 +186,14 @@ def note(context: MarkContext, folder: str, ring: int, paths: Sequence[Near]) ->
 def noted(context: MarkContext, folder: str) -> tuple[int, list[Near]]:
     """The last ring that a sweep began, and its paths; 0 and none if none was noted."""
     key = f"{folder}/{_NOTED}"
-    try:
-        found = decode(connect(context.workspace).read(key), key)
-    except ObjectNotFoundError:
-        return 0, []
     name = f"{context.header.repository} {context.header.mark_id}"
     said = (
         f"{key} does not name the paths that were read before the last ring. Nothing more is deleted. Close the "
         f"sweep: lakegc sweep {name} --close."
     )
-    found = unsealed(found, said)
+    found = read_sealed(connect(context.workspace), key, said)
+    if found is None:
+        return 0, []
     try:
         return int(found["ring"]), [Near(*map(str, (ref, path, address))) for ref, path, address in found["paths"]]
     except (KeyError, TypeError, ValueError):

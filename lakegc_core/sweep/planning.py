@@ -33,7 +33,7 @@ from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
 from lakegc_core.spark.session import Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
-from lakegc_core.sweep.budget import Budget, Cut, bytes_of, largest_first
+from lakegc_core.sweep.budget import Budget, Cut, largest_first
 from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.candidates import (
     JUDGED,
@@ -59,7 +59,7 @@ from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.joins import also_in, beside, flagged
-from lakegc_core.tables.parts import write
+from lakegc_core.tables.parts import bytes_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +176,8 @@ class Planner:
         listed, its outcome here is `unconfirmed`."""
         asked = stamped(seen_again(claimed, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
-        parts = write(asked, here.config, folders, OUTCOMES_SCHEMA, split=_split_seen)[_BY_OTHER_MARKS]
+        schemas = dict.fromkeys(folders, OUTCOMES_SCHEMA)
+        parts = write(asked, here.config, folders, schemas, split=_split_seen)[_BY_OTHER_MARKS]
         return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
 
     def _judged(self, judged: Mapped, look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:

@@ -19,7 +19,7 @@ from lakegc_core.names import Json
 from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, is_little, rows_of_feeds
-from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address
+from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address, read_all
 from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, write
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class Dataset:
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
         """The rows in this process, part by part: for datasets that are small, or in a task."""
-        for source in self.sources:
-            yield from read_part(source.config, source.folder, source.part, columns or None)
+        return read_all(self.sources, columns or None)
 
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
@@ -161,18 +160,16 @@ class DatasetFolder:
         self, name: str, rows: DataFrame | Mapped, schema: pa.Schema, summarise: Summarise | None = None
     ) -> Dataset:
         """Write rows as one dataset."""
-        return self.dataset(
-            name, write(rows, self.config, {name: self.at(name)}, schema, summarise=summarise)[name], schema
-        )
+        return self.divide(rows, {name: schema}, None, summarise)[name]
 
     def divide(
         self,
         rows: DataFrame | Mapped,
         schemas: Mapping[str, pa.Schema],
-        split: Callable[[pa.Table], Mapping[str, pa.Table]],
+        split: Callable[[pa.Table], Mapping[str, pa.Table]] | None,
         summarise: Summarise | None = None,
     ) -> dict[str, Dataset]:
-        """Write rows as several datasets in one pass; `split` divides a table among them."""
+        """Write rows as several datasets in one pass; `split` divides a table among them (None: there is one)."""
         folders = {name: self.at(name) for name in schemas}
         found = write(rows, self.config, folders, schemas, split=split, summarise=summarise)
         return {name: self.dataset(name, found[name], schema) for name, schema in schemas.items()}

@@ -185,6 +185,14 @@ def _whole(name: str, feeds: Sequence[Feed], schema: pa.Schema) -> pa.Table:
     return _held[name]
 
 
+def since_last(rows: pa.Table, flag: str, key: str) -> pa.Table:
+    """The rows that came (`at`) after the last one with the same `key` for which the column `flag` is true."""
+    last = rows.filter(rows[flag]).group_by(key).aggregate([("at", "max")])
+    places = pc.index_in(rows[key].combine_chunks(), value_set=last[key].combine_chunks())
+    is_later = pc.greater(rows["at"].combine_chunks(), last["at_max"].combine_chunks().take(places))
+    return rows.filter(pc.and_not(pc.fill_null(is_later, True), rows[flag].combine_chunks()))
+
+
 def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows without most repetitions: those are found among some batches at a time."""
     waiting: list[pa.RecordBatch] = []

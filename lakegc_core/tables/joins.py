@@ -7,8 +7,8 @@ row. Either way all keys are those of `hashing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +46,14 @@ def scan(
         return rows_of_feeds(spark, [], schema)
     if wanted.rows > MOST:
         return among(spark, rows_of_feeds(spark, feeds, schema), wanted, found=found, partitions=partitions)
-    chosen = [replace(each, make=_Chosen(each.make, wanted, found)) for each in feeds]
+    chosen = [replace(each, make=partial(_made_of_chosen, each.make, wanted, found)) for each in feeds]
     return rows_of_feeds(spark, chosen, schema, together=together, holding=holding + wanted.rows)
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:
     """The same as `scan`, for any rows."""
     if wanted.rows <= MOST:
-        return rows.then(rows.schema, partial(_each_chosen, wanted, found), holding=wanted.rows)
+        return rows.then(rows.schema, _each(partial(_chosen, wanted, found)), holding=wanted.rows)
     sides = _keyed(spark, rows, wanted, partitions)
     joined = sides[0].join(many(sides[1]), _KEY.name, "left_semi" if found else "left_anti")
     return Mapped(joined.select(*rows.schema.names), rows.schema)
@@ -66,7 +66,7 @@ def flagged(spark: SparkSession, rows: Mapped, name: str, wanted: Wanted, *, par
     field = pa.field(name, pa.bool_(), nullable=False)
     shape = pa.schema([*rows.schema, field])
     if wanted.rows <= MOST:
-        return rows.then(shape, partial(_each_flagged, wanted, field), holding=wanted.rows)
+        return rows.then(shape, _each(partial(_flagged, wanted, field)), holding=wanted.rows)
     own, keys = _keyed(spark, rows, wanted, partitions)
     joined = own.join(many(keys.distinct().withColumn(name, F.lit(True))), _KEY.name, "left")
     return Mapped(joined.withColumn(name, F.coalesce(name, F.lit(False))).select(*shape.names), shape)
@@ -80,51 +80,38 @@ def beside(rows: Mapped, others: Mapped, *columns: str) -> Mapped:
         known = pa.Table.from_batches(others.here(), others.schema)
         wanted = ["address", *columns]
         one = pa.RecordBatch.from_arrays([known[name].combine_chunks() for name in wanted], wanted)
-        return rows.then(shape, partial(_each_beside, one))
+        return rows.then(shape, _each(partial(_beside, one)))
     joined = rows.as_frame().join(many(others.as_frame().select("address", *columns)), "address", "left")
     return Mapped(joined.select(*shape.names), shape)
 
 
-def _each_beside(known: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        places = pc.index_in(rows["address"], value_set=known["address"])
-        for field in list(known.schema)[1:]:
-            rows = rows.append_column(field.with_nullable(True), known[field.name].take(places))
-        yield rows
+def _beside(known: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+    places = pc.index_in(rows["address"], value_set=known["address"])
+    for field in list(known.schema)[1:]:
+        rows = rows.append_column(field.with_nullable(True), known[field.name].take(places))
+    return rows
 
 
 def also_in(rows: Mapped, *others: Mapped) -> Mapped:
     """The rows whose address is one of others. Addresses are compared as they are. Few others are sent to all tasks."""
     if all(isinstance(each.of, Few) for each in others):
         known = pa.concat_tables(pa.Table.from_batches(each.here(), each.schema).select(["address"]) for each in others)
-        return rows.then(rows.schema, partial(_each_known, known["address"].combine_chunks()))
+        return rows.then(rows.schema, _each(partial(_known, known["address"].combine_chunks())))
     found = reduce(lambda one, other: one.union(other), (each.as_frame().select("address") for each in others))
     return Mapped(rows.as_frame().join(many(found), "address", "left_semi").select(*rows.schema.names), rows.schema)
 
 
-def _each_known(known: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (rows.filter(pc.is_in(rows["address"], value_set=known)) for rows in batches)
+def _known(known: pa.Array, rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.filter(pc.is_in(rows["address"], value_set=known))
 
 
 def _keyed(spark: SparkSession, rows: Mapped, wanted: Wanted, partitions: int) -> tuple[DataFrame, DataFrame]:
     """The rows with their keys, and the wanted keys alone, both in as many partitions as a join takes."""
     width = partitions or max(2 * spark_width(spark), -(-wanted.rows // _KEYS_PER_PARTITION))
-    own = rows.then(pa.schema([*rows.schema, _KEY]), partial(_with_keys, wanted))
+    own = rows.then(pa.schema([*rows.schema, _KEY]), _each(partial(_with_key, wanted)))
     feeds = [Feed(source, wanted.columns, partial(_keys_alone, wanted)) for source in wanted.sources]
     keys = rows_of_feeds(spark, feeds, pa.schema([_KEY]))
     return own.as_frame().repartition(width, _KEY.name), keys.as_frame().repartition(width, _KEY.name)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """Makes a feed's columns of the rows whose key is wanted, or of all others."""
-
-    make: Make
-    wanted: Wanted
-    found: bool
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        return self.make(_chosen(self.wanted, self.found, rows))
 
 
 def _chosen(wanted: Wanted, found: bool, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,19 +119,25 @@ def _chosen(wanted: Wanted, found: bool, rows: pa.RecordBatch) -> pa.RecordBatch
     return rows.take(pa.array(numbers if found else np.delete(np.arange(rows.num_rows), numbers)))
 
 
-def _each_chosen(wanted: Wanted, found: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (_chosen(wanted, found, rows) for rows in batches)
+def _each(
+    one: Callable[[pa.RecordBatch], pa.RecordBatch],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What tasks do to their batches: `one` to each. Spark takes no `partial(map, one)`."""
+    return lambda batches: map(one, batches)
 
 
-def _each_flagged(wanted: Wanted, field: pa.Field, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        known = np.zeros(rows.num_rows, np.bool_)
-        known[filter_of(wanted).rows(wanted.keys(rows))] = True
-        yield rows.append_column(field, pa.array(known))
+def _made_of_chosen(make: Make, wanted: Wanted, found: bool, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    return make(_chosen(wanted, found, rows))
 
 
-def _with_keys(wanted: Wanted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (rows.append_column(_KEY, pa.array(wanted.keys(rows))) for rows in batches)
+def _flagged(wanted: Wanted, field: pa.Field, rows: pa.RecordBatch) -> pa.RecordBatch:
+    known = np.zeros(rows.num_rows, np.bool_)
+    known[filter_of(wanted).rows(wanted.keys(rows))] = True
+    return rows.append_column(field, pa.array(known))
+
+
+def _with_key(wanted: Wanted, rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.append_column(_KEY, pa.array(wanted.keys(rows)))
 
 
 def _keys_alone(wanted: Wanted, rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -31,8 +31,6 @@ _MIN_SIEVE_BITS, _MAX_SIEVE_BITS = 24, 29
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
 Keys = Callable[[pa.RecordBatch], np.ndarray]
 """Computes the keys of rows, int64."""
-Names = tuple[tuple[StoreConfig, str, str, int, int, str], ...]
-"""Store, folder, name, rows, bytes and sha256 of parts."""
 
 
 def by_address(rows: pa.RecordBatch) -> np.ndarray:
@@ -65,14 +63,6 @@ class Wanted:
     @property
     def rows(self) -> int:
         return sum(source.part.rows for source in self.sources)
-
-    @property
-    def names(self) -> Names:
-        """The identity of the parts, which can be a key of a cache."""
-        return tuple(
-            (each.config, each.folder, each.part.name, each.part.rows, each.part.bytes, each.part.sha256)
-            for each in self.sources
-        )
 
 
 def dealt(items: Sequence[Item], slices: int, rows: Callable[[Item], int]) -> tuple[tuple[Item, ...], ...]:
@@ -134,24 +124,20 @@ class Sieve:
         return found
 
 
+@functools.lru_cache(maxsize=4)
 def filter_of(wanted: Wanted) -> Filter:
     """The filter for what is wanted, in a task: read once by each worker process. CorruptFileError for a part that is
     not what it was."""
-    return _filter(wanted.columns, wanted.keys, wanted.names)
+    every = (wanted.keys(batch) for batch in read_all(wanted.sources, wanted.columns))
+    if wanted.rows > MOST:
+        return Filter(_in_a_file(every))
+    found = list(every)
+    return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
 
 
 def sieve_of(wanted: Wanted) -> Filter | Sieve:
     """The same as a sieve, for any number of keys; of few a filter, whose table is quicker."""
-    return filter_of(wanted) if wanted.rows <= FEW_KEYS else _sieve(wanted.columns, wanted.keys, wanted.names)
-
-
-@functools.lru_cache(maxsize=4)
-def _filter(columns: tuple[str, ...], keys: Keys, names: Names) -> Filter:
-    every = (keys(batch) for batch in read_named(names, columns))
-    if sum(rows for _, _, _, rows, _, _ in names) > MOST:
-        return Filter(_in_a_file(every))
-    found = list(every)
-    return Filter(np.concatenate(found) if found else np.empty(0, np.int64))
+    return filter_of(wanted) if wanted.rows <= FEW_KEYS else _sieve(wanted)
 
 
 def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
@@ -166,14 +152,14 @@ def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _sieve(columns: tuple[str, ...], keys: Keys, names: Names) -> Sieve:
-    sieve = Sieve(sum(rows for _, _, _, rows, _, _ in names))
-    for batch in read_named(names, columns):
-        sieve.add(keys(batch))
+def _sieve(wanted: Wanted) -> Sieve:
+    sieve = Sieve(wanted.rows)
+    for batch in read_all(wanted.sources, wanted.columns):
+        sieve.add(wanted.keys(batch))
     return sieve
 
 
-def read_named(names: Names, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the parts that `Wanted.names` names."""
-    for config, folder, name, rows, size, sha256 in names:
-        yield from read_part(config, folder, Part(name, rows, size, sha256), columns)
+def read_all(sources: Sequence[Source], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    """The rows of some parts, one after the other; `columns` None: all of them."""
+    for each in sources:
+        yield from read_part(each.config, each.folder, each.part, columns)

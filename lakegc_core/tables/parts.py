@@ -10,11 +10,13 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError
@@ -39,7 +41,7 @@ class Part:
     rows: int
     bytes: int
     sha256: str
-    sums: Mapping[str, int] = field(default_factory=dict)
+    sums: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_json(cls, value: Json) -> Part:
@@ -73,7 +75,7 @@ class PartWriter:
         self._sink: pa.BufferOutputStream | None = None
         self._file: pq.ParquetWriter | None = None
         self._rows = 0
-        self._sums: dict[str, int] = {}
+        self._sums: Counter[str] = Counter()
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows; their columns are taken by name and cast to the dataset's schema."""
@@ -107,8 +109,7 @@ class PartWriter:
         self._file.write_table(table, row_group_size=_ROWS_PER_GROUP)
         self._rows += table.num_rows
         if self._summarise:
-            for key, value in self._summarise(table).items():
-                self._sums[key] = self._sums.get(key, 0) + value
+            self._sums.update(self._summarise(table))
 
     def _finish(self) -> None:
         if self._file is None or self._sink is None:
@@ -118,7 +119,7 @@ class PartWriter:
         sha256 = hashlib.sha256(data).hexdigest()
         name = f"part-{self._rows}-{sha256}.parquet"  # says what it holds: a retried task writes the same or another
         connect(self._config).write(f"{self._folder}/{name}", data)
-        self._parts.append(Part(name, self._rows, len(data), sha256, self._sums))
+        self._parts.append(Part(name, self._rows, len(data), sha256, dict(self._sums)))
         self._start()
 
 
@@ -126,24 +127,22 @@ def write(
     rows: DataFrame | Mapped,
     config: StoreConfig,
     folders: Mapping[str, str],
-    schema: pa.Schema | Mapping[str, pa.Schema],
+    schemas: Mapping[str, pa.Schema],
     *,
     split: Callable[[pa.Table], Mapping[str, pa.Table]] | None = None,
     summarise: Callable[[pa.Table], Mapping[str, int]] | None = None,
 ) -> dict[str, list[Part]]:
     """Write rows as one or several datasets in one pass and return the parts of each.
 
-    `folders` maps the name of a dataset to its folder. `split` divides a table among the datasets; without it there is
-    one. `schema` is that of all datasets, or of each by its name; all take their columns by name from the rows.
+    `folders` maps the name of a dataset to its folder, `schemas` to its schema; datasets take their columns by name
+    from the rows. `split` divides a table among the datasets; without it there is one.
     """
-    schemas = dict(schema) if isinstance(schema, Mapping) else dict.fromkeys(folders, schema)
-    only = next(iter(folders))
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         writers = {name: PartWriter(config, folder, schemas[name], summarise) for name, folder in folders.items()}
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            for name, share in (split(table) if split else {only: table}).items():
+            for name, share in (split(table) if split else dict.fromkeys(folders, table)).items():
                 writers[name].write(share)
         for name, writer in writers.items():
             yield from part_results(name, writer.close())
@@ -154,6 +153,11 @@ def write(
 def rows_of(parts: Iterable[Part]) -> int:
     """The number of rows that some parts have together."""
     return sum(part.rows for part in parts)
+
+
+def bytes_of(table: pa.Table) -> dict[str, int]:
+    """The sum of a table's column `size`, for `summarise`."""
+    return {"bytes": pc.sum(table["size"]).as_py() or 0}
 
 
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:

@@ -50,17 +50,17 @@ def manifests(signs: dict[str, int]) -> dict[str, Manifest]:
     own[Stage.NAMESPACE_LISTING] = signs["P"] - sum(own.values())
     return {
         stage: Manifest(
-            stage,
-            "lake",
-            "m1",
-            "",
-            0.0,
-            0.0,
-            0.0,
-            {stage: (_PART,) * own.get(Stage(stage), 0)},
-            whole_facts(stage, facts[Stage(stage)]),
-            0,
-            0,
+            stage=stage,
+            repository="lake",
+            mark_id="m1",
+            upstream="",
+            started_at=0.0,
+            finished_at=0.0,
+            seconds=0.0,
+            datasets={stage: (_PART,) * own.get(Stage(stage), 0)},
+            facts=whole_facts(stage, facts[Stage(stage)]),
+            rows=0,
+            bytes=0,
         )
         for stage in STAGES
     }

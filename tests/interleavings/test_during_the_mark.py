@@ -23,7 +23,7 @@ from lakegc_core.marks.stage_run import StageOutput
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.policy.retention import Retained, retain
+from lakegc_core.policy.retention import retain
 from lakegc_core.references import staged
 from lakegc_core.references.commits import commit_walk, retained
 from lakegc_core.references.commits.retained import find_retained
@@ -45,12 +45,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_Retain = Callable[..., dict[int, str]]
+
+
 def _commits_without(*reasons: str) -> Callable[[pytest.MonkeyPatch], None]:
     """Commits that are kept for these reasons alone are not kept."""
 
-    def forgetful(*arguments: Any, **options: Any) -> Retained:
-        kept = retain(*arguments, **{**options, "server": ()}).kept_by
-        return Retained({number: reason for number, reason in kept.items() if reason not in reasons})
+    def forgetful(*arguments: Any, **options: Any) -> dict[int, str]:
+        kept = retain(*arguments, **{**options, "server": ()})
+        return {number: reason for number, reason in kept.items() if reason not in reasons}
 
     def off(patch: pytest.MonkeyPatch) -> None:
         earlier = commit_walk.retain
@@ -60,10 +63,10 @@ def _commits_without(*reasons: str) -> Callable[[pytest.MonkeyPatch], None]:
     return off
 
 
-def _both(one: Callable[..., Retained], other: Callable[..., Retained]) -> Callable[..., Retained]:
-    def kept_by_both(*arguments: Any, **options: Any) -> Retained:
-        mine, theirs = one(*arguments, **options).kept_by, other(*arguments, **options).kept_by
-        return Retained({number: reason for number, reason in mine.items() if number in theirs})
+def _both(one: _Retain, other: _Retain) -> _Retain:
+    def kept_by_both(*arguments: Any, **options: Any) -> dict[int, str]:
+        mine, theirs = one(*arguments, **options), other(*arguments, **options)
+        return {number: reason for number, reason in mine.items() if number in theirs}
 
     return kept_by_both
 

@@ -32,7 +32,7 @@ def kept(world: World, *, tags: bool, margin: int = 0) -> set[str]:
     graph, heads, tagged = graph_of(world)
     rules = rules_of(world)
     found = retain(graph, NamedCommits(heads, tagged if tags else []), rules, world.now, margin=margin)
-    return {graph.commit_ids[row] for row in found.kept_by}
+    return {graph.commit_ids[row] for row in found}
 
 
 def renamed(world: World, names: dict[str, str]) -> World:

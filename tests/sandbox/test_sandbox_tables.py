@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_sandbox.files import graveler_writer
 from lakegc_sandbox.files.graveler_writer import (
     FULL,
@@ -29,6 +28,7 @@ from lakegc_sandbox.files.graveler_writer import (
 from lakegc_sandbox.files.names import Names
 from lakegc_sandbox.files.sstable_writer import TableWriter
 from lakegc_sandbox.model.tree import EMPTY_TREE, Tree, TreeWriter, diff
+from tests.support.lakefs_files import identity, read_table
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDINGS = sorted(path.parent for path in GOLDEN.glob("*/api.json"))
@@ -187,7 +187,7 @@ def test_large_ranges_get_a_two_level_index_and_read_back() -> None:
     read = read_table(table.data)
     assert read.properties[b"rocksdb.block.based.table.index.type"] == bytes([2, 0, 0, 0])
     assert list(read.records()) == records
-    assert graveler.identity(table.data) == table.id
+    assert identity(table.data) == table.id
 
 
 def test_incompressible_and_huge_values_read_back() -> None:
@@ -228,7 +228,7 @@ def test_the_same_content_gives_the_same_tree_however_it_came_about() -> None:
         assert tree.meta_range_id == fresh.meta_range_id
         assert dict(tree.items()) == content
         assert list(dict(tree.items())) == sorted(content)
-    assert all(graveler.identity(data) == table_id for table_id, data in files.items())
+    assert all(identity(data) == table_id for table_id, data in files.items())
 
 
 def test_a_commit_rewrites_only_the_ranges_it_touches() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakegc_core.lakefs.files import graveler
+from lakegc_core.lakefs.files.identity import identities
+from lakegc_core.lakefs.files.sstable import Tables, read_tables
 from tests.support.plain_tables import (
     TableWriter,
     bytes_field,
@@ -32,6 +34,28 @@ ffffffffffffff00a202000000000100000000bc48e084000501636f756e7432001403657374696d
 
 
 FIXTURE_ID = "9ce4b88d71a035e3bca066cda44e519c5484ef424d38169359488701c18d6cb3"
+
+
+class OneTable:
+    """A table that was read by itself. `groups` hold its records in key order; `properties` are raw."""
+
+    def __init__(self, tables: Tables) -> None:
+        (self.properties,), (self.count,) = tables.properties, tables.counts
+        self.groups = [group.records for group in tables.groups]
+        self.records = tables.records
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def read_table(data: bytes) -> OneTable:
+    return OneTable(read_tables([data]))
+
+
+def identity(data: bytes) -> str:
+    """The id that the content of a range or metarange makes: the name it must have."""
+    return identities(read_tables([data]))[0]
+
 
 RANGE_A, RANGE_B = "a" * 64, "b" * 64
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakegc_core.marks.artifacts import Header, Manifest
 from lakegc_core.names import STAGES
 from lakegc_core.policy import guards
-from lakegc_core.policy.evidence import Evidence
+from lakegc_core.policy.evidence import Evidence, FinishedStage, MarkTerms
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.retention import Graph, NamedCommits, Rules, retain
 from lakegc_core.policy.safety import Level
@@ -46,7 +45,7 @@ class Mark:
     number: int
     started: int
     min_age: int
-    manifests: dict[str, Manifest] = field(default_factory=dict)
+    manifests: dict[str, FinishedStage] = field(default_factory=dict)
     listing: dict[int, int] = field(default_factory=dict)
     staged: set[int] = field(default_factory=set)
     retained: set[int] = field(default_factory=set)
@@ -108,7 +107,9 @@ class Collector:
             yield stage
             started, facts = self.now, {}
             yield from body(mark, facts)
-            mark.manifests[stage] = _manifest(stage, started, self.now, whole_facts(stage, facts))
+            mark.manifests[stage] = FinishedStage(
+                started_at=started, finished_at=self.now, facts=whole_facts(stage, facts)
+            )
 
     def _list(self, mark: Mark, facts: dict[str, Any]) -> Step:
         mark.listing = {}
@@ -241,7 +242,7 @@ class Collector:
         )
         margin = int(self.level.retention_margin.total_seconds()) * SECOND
         named = NamedCommits(sorted(refs), sorted(tags))
-        kept = retain(graph, named, judged_by, self.now * SECOND, margin=margin).kept_by
+        kept = retain(graph, named, judged_by, self.now * SECOND, margin=margin)
         return rules, set(kept), dict(sorted(refs)), len(commits)
 
     def _trees(self, commits: set[int]) -> set[int]:
@@ -262,7 +263,7 @@ class Collector:
     def sweep(self, mark: Mark) -> Step:
         """Guards, look, plan, delete in batches with an eye on the clock, look again. Refused if it may not."""
         yield "guards"
-        verdicts = guards.evaluate(Evidence(_header(mark), mark.manifests, self.level, self.now), ACCEPTED)
+        verdicts = guards.evaluate(Evidence(_terms(mark), mark.manifests, self.level, self.now), ACCEPTED)
         if not guards.authorized(verdicts):
             raise Refused(", ".join(verdict.name for verdict in verdicts if verdict.stops))
         listed = mark.manifests[LISTING].finished_at
@@ -322,26 +323,11 @@ class Collector:
         self.deleted.update(batch)
 
 
-def _header(mark: Mark) -> Header:
-    return Header(
+def _terms(mark: Mark) -> MarkTerms:
+    return MarkTerms(
         repository="repo",
         mark_id=f"m{mark.number}",
         storage_namespace=NAMESPACE.uri,
-        repository_created=0,
         started_at=mark.started,
         cutoff=mark.started - mark.min_age,
-        min_age=mark.min_age,
-        grace_period=86_400,
-        safety="full",
-        protect_tags=True,
-        holds=(),
-        rules="keep-all-commits",
-        server_version="1.84.0",
-        blockstore_type="s3",
-        block_prefix="_lakefs",
-        allow_list=1,
     )
-
-
-def _manifest(stage: str, started: float, finished: float, facts: dict[str, Any]) -> Manifest:
-    return Manifest(stage, "repo", "m", "", started, finished, finished - started, {}, facts, 0, 0)

@@ -9,6 +9,7 @@ one buffer, every restart interval of every block gets a cursor, and all cursors
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cramjam
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints, three_varints_at, varint, varints_at, words_at
+from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints, varint, varints_at, words_at
 
 TRAILER = 5  # bytes after each block: compression type, masked CRC32C
 _UNCOMPRESSED, _SNAPPY = 0, 1
@@ -56,18 +57,6 @@ class Records:
         return len(self.shared)
 
 
-def _crc_steps() -> npt.NDArray[np.uint32]:
-    """The usual table for a CRC32C: the effect of one more byte, by the CRC's low byte combined with it."""
-    one, polynomial = np.uint32(1), np.uint32(0x82F63B78)
-    steps = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        steps = (steps >> one) ^ ((steps & one) * polynomial)
-    return steps
-
-
-_CRC_STEP = _crc_steps()
-
-
 def _masked(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Checksums as they are stored: rotated, and offset, so that a CRC over CRCs does not degenerate."""
     return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(0xA282EAD8)
@@ -81,9 +70,8 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
     view = np.frombuffer(data, np.uint8)
     types_at = offsets + sizes
     types = view[types_at]
-    bodies = [data[a:b] for a, b in zip(offsets.tolist(), types_at.tolist(), strict=True)]
-    crcs = np.fromiter(map(google_crc32c.value, bodies), np.uint32, len(bodies))
-    crcs = ~(_CRC_STEP[(~crcs ^ types) & 255] ^ (~crcs >> 8))  # the type byte is summed too
+    summed = [data[a : b + 1] for a, b in zip(offsets.tolist(), types_at.tolist(), strict=True)]  # the type byte, too
+    crcs = np.fromiter(map(google_crc32c.value, summed), np.uint32, len(summed))
     wrong = np.flatnonzero(_masked(crcs) != words_at(view, "<u4", types_at + 1))
     if len(wrong):
         raise CorruptFileError(f"the block at byte {offsets[wrong[0]]} does not match its checksum")
@@ -106,11 +94,11 @@ def load(data: bytes, offsets: Ints, sizes: Ints) -> Blocks:
     total = int(ends[-1]) if len(ends) else 0
     buffer = np.empty(total + PADDING, np.uint8)
     buffer[total:] = 0
-    _fill(buffer, bodies, starts, ends, packed)
+    _fill(buffer, [memoryview(each)[:-1] for each in summed], starts, ends, packed)
     return Blocks(buffer, starts, ends)
 
 
-def _fill(buffer: Bytes, bodies: list[bytes], starts: Ints, ends: Ints, packed: Ints) -> None:
+def _fill(buffer: Bytes, bodies: Sequence[memoryview], starts: Ints, ends: Ints, packed: Ints) -> None:
     """Put every block where it belongs: those of the indices `packed` decompressed, the others as they are."""
     view = memoryview(buffer)  # type: ignore[arg-type]
     if len(packed) < len(bodies):
@@ -168,7 +156,9 @@ def walk(blocks: Blocks) -> Records:
     counts = np.zeros(len(cursor), np.int64)  # entries of each interval
     steps: list[tuple[Ints, tuple[Ints, Ints, Ints, Ints]]] = []
     while len(cursor):
-        shared, key_length, value_length, key_at = three_varints_at(buffer, cursor)
+        shared, at = varints_at(buffer, cursor)
+        key_length, at = varints_at(buffer, at)
+        value_length, key_at = varints_at(buffer, at)
         cursor = key_at + key_length
         cursor += value_length
         steps.append((ids, (shared, key_at, key_length, value_length)))

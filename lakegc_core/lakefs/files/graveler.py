@@ -21,7 +21,7 @@ from lakegc_core.lakefs.files.entries import parse_entries
 from lakegc_core.lakefs.files.identity import identities
 from lakegc_core.lakefs.files.protobuf import LENGTH, VARINT
 from lakegc_core.lakefs.files.range_rows import METARANGE_SCHEMA, parse_range_rows, with_bounds
-from lakegc_core.lakefs.files.sstable import Table, Tables, read_tables
+from lakegc_core.lakefs.files.sstable import Tables, read_tables
 from lakegc_core.lakefs.files.vectors import varint
 
 RANGE_SCHEMA = pa.schema(
@@ -109,11 +109,6 @@ def read_refs(data: bytes, entity: str, *, expected_id: str | None = None) -> pa
     return _table([_ref_row(key, value, entity) for key, value in table.records()], REFS_SCHEMA)
 
 
-def identity(data: bytes) -> str:
-    """The id that the content of a range or metarange makes, 64 lower-case hex digits: the name it must have."""
-    return identities(read_tables([data]))[0]
-
-
 def verify_identity(data: bytes, expected_id: str) -> None:
     """CorruptFileError if the content of a range or metarange does not make the id it was found under."""
     _verify(read_tables([data]), [expected_id])
@@ -141,8 +136,8 @@ def _open(
     return tables
 
 
-def _open_one(data: bytes, entity: bytes, expected_id: str | None) -> Table:
-    return _open([data], b"ranges", (entity,), [expected_id]).only
+def _open_one(data: bytes, entity: bytes, expected_id: str | None) -> Tables:
+    return _open([data], b"ranges", (entity,), [expected_id])
 
 
 def _range_batch(records: Records, schema: pa.Schema, paths: bool) -> pa.RecordBatch:
@@ -184,29 +179,14 @@ def _unframe(value: bytes) -> tuple[bytes, bytes]:
 
 def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int, int]:
     name, message = _unframe(value)
-    commit_id = metarange_id = b""
-    created: bytes | None = None
-    parents: list[str] = []
-    version = generation = 0
-    wires = {1: LENGTH, 4: LENGTH, 5: LENGTH, 7: LENGTH, 8: VARINT, 9: VARINT}
-    for number, integer, content in protobuf.fields(message, wires):
-        if number == 1:
-            commit_id = content
-        elif number == 4:
-            created = (created or b"") + content  # protobuf merges a message that is given in pieces
-        elif number == 5:
-            metarange_id = content
-        elif number == 7:
-            parents.append(_text(content, "id of a parent"))
-        elif number == 8:
-            version = integer
-        else:
-            generation = integer
+    found = protobuf.fields(message, {1: LENGTH, 4: LENGTH, 5: LENGTH, 7: LENGTH, 8: VARINT, 9: VARINT})
+    commit_id, metarange_id = ((found[number] or [b""])[-1] for number in (1, 5))
+    version, generation = ((found[number] or [0])[-1] for number in (8, 9))
     if not key == name == commit_id:
         raise CorruptFileError(
             f"a commit is filed under {key!r}, by the identity {name!r}, and has the id {commit_id!r}"
         )
-    if created is None:
+    if not found[4]:
         raise CorruptFileError(f"the commit {key!r} has no creation date")
     for number in (version, generation):
         if not -_INT32_MAX - 1 <= number <= _INT32_MAX:  # lakeFS takes any number from who records a commit
@@ -214,8 +194,8 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
     return (
         _text(commit_id, "id of a commit"),
         _text(metarange_id, "id of a metarange"),
-        _microseconds(created),
-        parents,
+        _microseconds(b"".join(found[4])),  # protobuf merges a message that is given in pieces
+        [_text(each, "id of a parent") for each in found[7]],
         version,
         generation,
     )
@@ -223,12 +203,8 @@ def _commit_row(key: bytes, value: bytes) -> tuple[str, str, int, list[str], int
 
 def _microseconds(timestamp: bytes) -> int:
     """Microseconds since 1970 of a protobuf Timestamp."""
-    seconds = nanos = 0
-    for number, integer, _ in protobuf.fields(timestamp, {1: VARINT, 2: VARINT}):
-        if number == 1:
-            seconds = integer
-        else:
-            nanos = integer
+    found: dict[int, list[int]] = protobuf.fields(timestamp, {1: VARINT, 2: VARINT})
+    seconds, nanos = ((found[number] or [0])[-1] for number in (1, 2))
     if not 0 <= nanos < 1_000_000_000:
         raise CorruptFileError(f"a date is out of bounds: {nanos} ns")
     return bounded(seconds) * _MICROSECONDS + nanos // 1000
@@ -242,12 +218,8 @@ def bounded(seconds: int) -> int:
 
 def _ref_row(key: bytes, value: bytes, entity: str) -> tuple[str, str]:
     target, message = _unframe(value)
-    name = commit_id = b""
-    for number, _, content in protobuf.fields(message, {1: LENGTH, 2: LENGTH}):
-        if number == 1:
-            name = content
-        else:
-            commit_id = content
+    found = protobuf.fields(message, {1: LENGTH, 2: LENGTH})
+    name, commit_id = ((found[number] or [b""])[-1] for number in (1, 2))
     if name != key or commit_id != target:
         raise CorruptFileError(f"the {entity} filed under {key!r} says that it is {name!r}, or has another target")
     return _text(name, f"name of a {entity}"), _text(commit_id, "id of a commit")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.vectors import varint
@@ -45,18 +46,16 @@ def places(message: bytes) -> Iterator[tuple[int, int, int, int]]:
         at += length
 
 
-def fields(message: bytes, wires: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:
-    """The fields whose numbers are in `wires`: number, value of a varint, bytes of any other. Others are skipped.
+def fields(message: bytes, wires: Mapping[int, int]) -> dict[int, list[Any]]:
+    """The values of each field whose number is in `wires`, in their order: numbers of varints, bytes of all others.
 
-    CorruptFileError if one of them has another wire type than `wires` says.
+    Other fields are skipped. CorruptFileError if one of these has another wire type than `wires` says.
     """
+    found: dict[int, list[Any]] = {number: [] for number in wires}
     for number, wire, start, value in places(message):
-        expected = wires.get(number)
-        if expected is None:
+        if number not in wires:
             continue
-        if wire != expected:
-            raise CorruptFileError(f"protobuf field {number} is of wire type {wire} instead of {expected}")
-        if wire == VARINT:
-            yield number, value, b""
-        else:
-            yield number, 0, message[start : start + value]
+        if wire != wires[number]:
+            raise CorruptFileError(f"protobuf field {number} is of wire type {wire} instead of {wires[number]}")
+        found[number].append(value if wire == VARINT else message[start : start + value])
+    return found

@@ -55,29 +55,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A whole table, checked. `groups` hold its records in key order; `properties` are raw."""
-
-    properties: dict[bytes, bytes]
-    groups: list[Records]
-
-    def __len__(self) -> int:
-        return sum(len(group) for group in self.groups)
-
-    def records(self) -> Iterator[tuple[bytes, bytes]]:
-        """User key and value of every record, as Python bytes. Slow: for tables of few records."""
-        for group in self.groups:
-            values = group.buffer.tobytes()
-            for part in keys.whole_keys(group):
-                names = part.buffer.tobytes()
-                columns = (part.at, part.length, group.value_at[part.rows], group.value_length[part.rows])
-                for key_at, key_length, value_at, value_length in zip(
-                    *(column.tolist() for column in columns), strict=True
-                ):
-                    yield names[key_at : key_at + key_length], values[value_at : value_at + value_length]
-
-
-@dataclass(frozen=True)
 class Tables:
     """Whole tables, checked, that were read together. The records of each are in key order, in one group or several.
 
@@ -88,22 +65,23 @@ class Tables:
     counts: list[int]
     groups: list[Group]
 
-    @property
-    def only(self) -> Table:
-        """The one table that was read."""
-        (properties,) = self.properties
-        return Table(properties, [group.records for group in self.groups])
-
-
-def read_table(data: bytes) -> Table:
-    """Read and check a whole table. CorruptFileError, with a sentence, if anything at all is not as it must be."""
-    return read_tables([data]).only
+    def records(self) -> Iterator[tuple[bytes, bytes]]:
+        """User key and value of every record, as Python bytes. Slow: for tables of few records."""
+        for group in (each.records for each in self.groups):
+            values = group.buffer.tobytes()
+            for part in keys.whole_keys(group):
+                names = part.buffer.tobytes()
+                columns = (part.at, part.length, group.value_at[part.rows], group.value_length[part.rows])
+                for key_at, key_length, value_at, value_length in zip(
+                    *(column.tolist() for column in columns), strict=True
+                ):
+                    yield names[key_at : key_at + key_length], values[value_at : value_at + value_length]
 
 
 def read_tables(files: Sequence[bytes]) -> Tables:
     """Read and check some tables together: numpy's cost a call is that of many small tables only once.
 
-    CorruptFileError as from `read_table`, without saying of which of them.
+    CorruptFileError, with a sentence, if anything at all is not as it must be. It does not say in which of them.
     """
     if not files:
         return Tables([], [], [])

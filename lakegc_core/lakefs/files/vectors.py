@@ -55,27 +55,6 @@ def varints_at(buffer: Bytes, at: Ints, max_bytes: int = LENGTH_BYTES) -> tuple[
     raise CorruptFileError(f"a varint is longer than {max_bytes} bytes or 64 bits")
 
 
-def three_varints_at(buffer: Bytes, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Three lengths that follow each other at `at`, and the places after them: the head of a table's entry.
-
-    Most heads are three or four bytes long, alike all over a block: only the third length may need two bytes. Their
-    bytes are looked up one by one, which numpy does faster than it loads words from odd places.
-    """
-    one, two, three, four = (buffer[index:].take(at) for index in range(4))
-    if len(at) and (one | two).max() < 128:
-        if three.max() < 128:
-            return one.astype(np.int64), two.astype(np.int64), three.astype(np.int64), at + 3
-        if three.min() > 127 and four.max() < 128:
-            third = four.astype(np.int64)
-            third <<= 7
-            third += three & 127
-            return one.astype(np.int64), two.astype(np.int64), third, at + 4
-    first, after = varints_at(buffer, at)
-    second, after = varints_at(buffer, after)
-    third, after = varints_at(buffer, after)
-    return first, second, third, after
-
-
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """One unsigned varint, 0 to 2^64 - 1, and the place after it. CorruptFileError if cut off or too long."""
     if at < len(data) and (first := data[at]) < 128:  # nearly all of them

@@ -122,8 +122,8 @@ class CommitWalk(Walk):
         held = held_rows(graph, heads, tags, self.holds)
         counting = NamedCommits(heads, protected, held)
         # `ours`: without the server's list, to compare our rule with the server's.
-        kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
-        ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
+        kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server)
+        ours = retain(graph, counting, self.rules, self.now, margin=self.margin)
         yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, graph, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
         yield from write_commits(OTHERS, self.out.config, self.out.at(OTHERS), graph, others)

@@ -28,7 +28,7 @@ class NewlyRetained(KnowingWalk):
         """The parts of these commits, and their number."""
         tags = known.tags if known.protect_tags else ()
         named = NamedCommits(known.heads, tags, held_rows(known.graph, known.heads, known.tags, known.holds))
-        kept = retain(known.graph, named, known.judged_by, known.now, margin=known.margin).kept_by
+        kept = retain(known.graph, named, known.judged_by, known.now, margin=known.margin)
         new = {row: kept[row] for row in sorted(kept.keys() - set(known.kept))}
         yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, known.graph, new)
         yield {"newly_retained": len(new)}

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -32,6 +32,9 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
 from lakegc_core.store.remote import ASLEEP, HEADS, LOCKED, REPEATED, THROTTLED
 from lakegc_core.store.repeated_deletes import DeleteAnswer
+
+if TYPE_CHECKING:
+    from lakegc_core.store.azure.store import AzureConfig
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
@@ -110,33 +113,32 @@ def endpoint(account: str) -> str | None:
 
 
 def service_client(
-    url: str,
-    access: Access,
-    *,
-    attempts: int,
-    connect_timeout: float,
-    read_timeout: float,
-    response_hook: Callable[..., requests.Response],
+    config: AzureConfig, access: Access, response_hook: Callable[..., requests.Response]
 ) -> BlobServiceClient:
-    """A client for the whole account, safe to share between threads. Times in seconds."""
+    """A client for the whole account, safe to share between threads."""
     session = requests.Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=HEADS, max_retries=0))
     session.hooks["response"].append(response_hook)
     transport = RequestsTransport(
-        session=session, session_owner=True, connection_timeout=connect_timeout, read_timeout=read_timeout
+        session=session,
+        session_owner=True,
+        connection_timeout=config.connect_timeout,
+        read_timeout=config.read_timeout,
     )
-    tries: dict[str, Any] = {f"retry_{each}": attempts - 1 for each in ("total", "connect", "read", "status")}
+    tries: dict[str, Any] = {
+        f"retry_{each}": config.max_attempts - 1 for each in ("total", "connect", "read", "status")
+    }
     try:
         return BlobServiceClient(
-            url,
+            config.url,
             access.credential,
             transport=transport,
             retry_policy=_Retry(**tries),
             user_agent="lakegc",
         )
     except ValueError as error:  # a token over plain HTTP, an odd URL
-        raise SettingsError(f"{url}: no Azure client: {type(error).__name__}: {error}") from error
+        raise SettingsError(f"{config.url}: no Azure client: {type(error).__name__}: {error}") from error
 
 
 class _Retry(ExponentialRetry):

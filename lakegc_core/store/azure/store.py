@@ -105,14 +105,7 @@ class AzureStore(RemoteStore):
         self._config = config
         self._pages = Pages()
         self._access = azure_access.find(config.account, config.account_key, config.sas_token)
-        self.service = azure_access.service_client(
-            config.url,
-            self._access,
-            attempts=config.max_attempts,
-            connect_timeout=config.connect_timeout,
-            read_timeout=config.read_timeout,
-            response_hook=self._pages.keep,
-        )
+        self.service = azure_access.service_client(config, self._access, self._pages.keep)
         client = self.service.get_container_client(config.container)
         self.container = Container(config.root, self._base, config.max_attempts, client)
         self._deletes = BlobDeletes(self.container, config.account, config.url)

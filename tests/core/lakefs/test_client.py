@@ -455,8 +455,8 @@ def test_a_dump_tells_its_three_metaranges(server: Scripted) -> None:
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        ({"done": True}, "neither refs nor"),
-        ({"done": True, "refs": None}, "neither refs nor"),
+        ({"done": True}, "neither a result nor"),
+        ({"done": True, "refs": None}, "neither a result nor"),
         ({"done": True, "refs": {}}, "commits_meta_range_id"),
         ({"done": True, "refs": REFS | {"tags_meta_range_id": ""}}, "is empty"),
         ({"done": True, "error": "kv is away"}, "kv is away"),

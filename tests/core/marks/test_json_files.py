@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.errors import MarkError
-from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
+from lakegc_core.marks.json_files import decode, digest, encode, read_json, read_sealed, sealed, unsealed
+from lakegc_core.store.local import LocalConfig
 
 VALUES = st.dictionaries(
     st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8)
@@ -55,3 +57,18 @@ def test_a_damaged_file_is_mended_by_what_can_mend_it(where: str, do: str) -> No
     with pytest.raises(MarkError) as caught:
         decode(b"{", where)
     assert f"It was damaged or is not lakegc's: {do}" in str(caught.value)
+
+
+def test_what_is_not_there_is_none_and_what_does_not_read_is_an_error(tmp_path: Path) -> None:
+    store = LocalConfig(str(tmp_path)).connect()
+    assert (read_json(store, "a.json"), read_sealed(store, "a.json", "changed")) == (None, None)
+    store.write("a.json", encode(value := sealed({"mark_id": "m1"})))
+    assert read_json(store, "a.json") == value
+    assert read_sealed(store, "a.json", "changed", mark_id="m1") == {"mark_id": "m1"}
+    with pytest.raises(MarkError, match="changed"):
+        read_sealed(store, "a.json", "changed", mark_id="m2")
+    store.write("a.json", b"[]")
+    with pytest.raises(MarkError, match=r"a\.json is not a JSON object"):
+        read_json(store, "a.json")
+    with pytest.raises(MarkError, match=r"a\.json is not a JSON object"):
+        read_sealed(store, "a.json", "changed")

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.past import ranges as old_ranges
 from lakegc_core.past.commits import PASTS_SCHEMA
@@ -23,6 +22,7 @@ from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import parts_of
+from tests.support.lakefs_files import read_table
 from tests.support.replays import GOLDEN
 
 

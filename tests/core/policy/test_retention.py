@@ -78,7 +78,7 @@ def reasons(
         margin=margin,
         server=[names.index(commit) for commit in server],
     )
-    return {names[row]: why for row, why in found.kept_by.items()}
+    return {names[row]: why for row, why in found.items()}
 
 
 def shown(history: History, heads: Mapping[str, str], rules: Rules) -> set[str]:
@@ -234,7 +234,7 @@ def test_each_commit_says_why_it_is_kept() -> None:
 
 def test_a_branch_that_moved_meanwhile_keeps_both_of_its_heads() -> None:
     graph, _ = Graph.build(["a", "b"], ["", ""], [NOW - 90 * DAY] * 2, [[], ["a"]], [1, 1])
-    assert set(retain(graph, NamedCommits([("main", 0), ("main", 1)]), Rules(0), NOW).kept_by) == {0, 1}
+    assert set(retain(graph, NamedCommits([("main", 0), ("main", 1)]), Rules(0), NOW)) == {0, 1}
 
 
 def test_holds_keep_what_their_patterns_name_and_those_that_name_nothing_are_told() -> None:

@@ -14,7 +14,6 @@ from lakegc_core.judging import asked
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import open_mark
 from lakegc_core.policy import safety
-from lakegc_core.policy.retention import Retained
 from lakegc_core.references.commits import commit_walk
 from lakegc_core.sweep import planning
 from lakegc_core.sweep.canaries import choose
@@ -56,9 +55,9 @@ def no_commits_that_are_kept_for(*reasons: str) -> Blind:
     """Commits that are kept for these reasons do not count."""
     retain = commit_walk.retain
 
-    def forgetful(*arguments: Any, **options: Any) -> Retained:
-        kept = retain(*arguments, **{**options, "server": ()}).kept_by
-        return Retained({row: why for row, why in kept.items() if why not in reasons})
+    def forgetful(*arguments: Any, **options: Any) -> dict[int, str]:
+        kept = retain(*arguments, **{**options, "server": ()})
+        return {row: why for row, why in kept.items() if why not in reasons}
 
     return lambda patch: patch.setattr(commit_walk, "retain", forgetful)
 

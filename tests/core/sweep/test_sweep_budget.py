@@ -24,13 +24,13 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import budget as module
 from lakegc_core.sweep import deletion, waves
-from lakegc_core.sweep.budget import Budget, Cut, bytes_of, dealt, largest_first
+from lakegc_core.sweep.budget import Budget, Cut, dealt, largest_first
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA, Deletion, Piece, Wave, run_wave
 from lakegc_core.sweep.failures import failed_before
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import PartWriter
+from lakegc_core.tables.parts import PartWriter, bytes_of
 from tests.support.accounts import DELETES, REFUSES, SILENT, Town, behaving, key
 from tests.support.lake import NO_SPARK, NOW, lake, quick, saved
 from tests.support.night_stores import MIDWAY, dying

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.blocks import _masked
-from lakegc_core.lakefs.files.sstable import read_table
-from tests.support.lakefs_files import RECORDS
+from tests.support.lakefs_files import RECORDS, read_table
 from tests.support.plain_tables import SET, TableWriter, write_block
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.columns import binaries, strings, user_keys
-from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.lakefs.files.vectors import PADDING, Bytes, Ints
+from tests.support.lakefs_files import read_table
 from tests.support.plain_tables import TableWriter
 
 

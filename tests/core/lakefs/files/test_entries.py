@@ -10,7 +10,7 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.elsewhere import elsewhere_rows, sum_authorities
 from lakegc_core.policy.namespace import Namespace
-from tests.support.lakefs_files import framed, read_values
+from tests.support.lakefs_files import framed, identity, read_values
 from tests.support.plain_tables import (
     TableWriter,
     bytes_field,
@@ -84,7 +84,7 @@ def test_entries_of_any_shape_read_as_they_were_written(
     ]
     assert table["path"].to_pylist() == [key for key, _ in sorted(records)]
     properties, plain = read_plainly(data)
-    assert graveler.identity(data) == identity_plainly(properties, plain)
+    assert identity(data) == identity_plainly(properties, plain)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])

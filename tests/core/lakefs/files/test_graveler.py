@@ -13,7 +13,7 @@ import pytest
 from lakegc_core.clock import instant
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
-from tests.support.lakefs_files import FIXTURE, FIXTURE_ID, RANGE_A, RANGE_B, write_metarange
+from tests.support.lakefs_files import FIXTURE, FIXTURE_ID, RANGE_A, RANGE_B, identity, write_metarange
 from tests.support.plain_tables import (
     GOLDEN,
     TableWriter,
@@ -90,7 +90,7 @@ def test_every_recorded_file_reads_as_the_plain_reader_reads_it_and_has_its_id()
         properties, records = read_plainly(data)
         kind, entity = properties[b"type"], properties.get(b"entity")
         kinds[kind, entity] += 1
-        assert identity_plainly(properties, records) == path.name == graveler.identity(data)
+        assert identity_plainly(properties, records) == path.name == identity(data)
         if kind == b"metaranges":
             check_metarange(data, records)
         elif entity is None:
@@ -213,7 +213,7 @@ def test_refs_of_something_else_are_a_mistake_of_the_caller() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"x" * 52, b"x" * 1000, b"<html>not found</html>" * 10])
 def test_what_is_no_table_at_all_is_refused(data: bytes) -> None:
-    for read in (graveler.read_range, graveler.read_metarange, graveler.read_commits, graveler.identity):
+    for read in (graveler.read_range, graveler.read_metarange, graveler.read_commits, identity):
         with pytest.raises(CorruptFileError):
             read(data)
 

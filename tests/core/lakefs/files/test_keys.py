@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files.keys import key_of, whole_keys
-from lakegc_core.lakefs.files.sstable import read_table
+from tests.support.lakefs_files import read_table
 from tests.support.plain_tables import TableWriter
 
 KEYS = st.lists(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.lakefs.files.sstable import read_table, read_tables
-from tests.support.lakefs_files import RECORDS, small_tables
+from lakegc_core.lakefs.files.sstable import read_tables
+from tests.support.lakefs_files import RECORDS, read_table, small_tables
 from tests.support.plain_tables import TableWriter
 
 

@@ -55,13 +55,13 @@ def test_a_message_that_is_none_is_an_error(message: bytes, says: str) -> None:
 
 def test_only_the_wanted_fields_are_given_all_of_several_in_their_order() -> None:
     message = b"\x12\x01a" + b"\x08\x05" + b"\x1a\x01x" + b"\x12\x01b"
-    assert list(fields(message, {1: VARINT, 2: LENGTH})) == [(2, 0, b"a"), (1, 5, b""), (2, 0, b"b")]
-    assert list(fields(message, {})) == []
+    assert fields(message, {1: VARINT, 2: LENGTH, 4: LENGTH}) == {1: [5], 2: [b"a", b"b"], 4: []}
+    assert fields(message, {}) == {}
 
 
 def test_a_wanted_field_of_another_type_is_an_error_and_an_unwanted_one_is_not() -> None:
     with pytest.raises(CorruptFileError, match="field 2 is of wire type 0 instead of 2"):
-        list(fields(b"\x10\x05", {2: LENGTH}))
-    assert list(fields(b"\x10\x05", {3: LENGTH})) == []
+        fields(b"\x10\x05", {2: LENGTH})
+    assert fields(b"\x10\x05", {3: LENGTH}) == {3: []}
     with pytest.raises(CorruptFileError, match="cut off"):
-        list(fields(b"\x12\x05a", {3: LENGTH}))
+        fields(b"\x12\x05a", {3: LENGTH})

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import sstable
 from lakegc_core.lakefs.files.identity import identities
-from lakegc_core.lakefs.files.sstable import Table, Tables, read_table, read_tables
+from lakegc_core.lakefs.files.sstable import Tables, read_tables
 from lakegc_core.lakefs.files.vectors import (
     varint,
 )
-from tests.support.lakefs_files import RECORDS, small_metarange, small_range, small_tables
+from tests.support.lakefs_files import RECORDS, read_table, small_metarange, small_range, small_tables
 from tests.support.plain_tables import (
     SET,
     TableWriter,
@@ -101,7 +101,7 @@ def apart(tables: Tables) -> list[list[tuple[bytes, bytes]]]:
     """The records of each of some tables that were read together."""
     found: list[list[tuple[bytes, bytes]]] = [[] for _ in tables.properties]
     for group in tables.groups:
-        records = list(Table({}, [group.records]).records())
+        records = list(Tables([], [], [group]).records())
         for share in group.shares:
             found[share.table] += records[share.rows]
     return found

@@ -14,7 +14,6 @@ from lakegc_core.lakefs.files.vectors import (
     PADDING,
     copy_slices,
     gather,
-    three_varints_at,
     varint,
     varints_at,
     words_at,
@@ -54,26 +53,6 @@ def test_words_are_read_wherever_they_start(kind: str, size: int) -> None:
     places = list(range(100 - size + 1))
     words = words_at(np.frombuffer(data, np.uint8), kind, np.array(places))
     assert words.tolist() == [int.from_bytes(data[at : at + size], "little") for at in places]
-
-
-@pytest.mark.parametrize(
-    "longest",
-    [(127, 127, 127), (127, 127, 16383), (127, 128, 127), (300, 9, 155), (127, 127, 16384), (70_000, 70_000, 1 << 34)],
-)
-@pytest.mark.parametrize("shortest", [0, 1])
-def test_three_lengths_in_a_row_read_the_same_whatever_their_sizes(
-    longest: tuple[int, int, int], shortest: int
-) -> None:
-    """With the longest lengths in all heads (`shortest` 1), or in some of them."""
-    draw = random.Random(sum(longest))
-    heads = [longest] * 5 + [tuple(draw.randint(n * shortest, n) for n in longest) for _ in range(50)]
-    encoded = [b"".join(map(to_uvarint, head)) for head in heads]
-    ends = np.cumsum([len(one) for one in encoded])
-    starts = ends - np.array([len(one) for one in encoded])
-    buffer = np.frombuffer(b"".join(encoded) + bytes(PADDING), np.uint8)
-    first, second, third, after = three_varints_at(buffer, starts)
-    assert list(zip(first.tolist(), second.tolist(), third.tolist(), strict=True)) == heads
-    assert after.tolist() == ends.tolist()
 
 
 @given(st.lists(st.binary(max_size=40) | st.integers(0, 3).map(lambda n: b"x" * (1500 * n)), max_size=60))

@@ -13,7 +13,6 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.lakefs.files.sstable import read_table
 from lakegc_core.marks import metadata_files
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.namespace import Namespace
@@ -22,6 +21,7 @@ from lakegc_core.references.ranges.range_files import INDEX, METARANGES_SCHEMA, 
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.hashing import hash_strings, sum_of
+from tests.support.lakefs_files import read_table
 from tests.support.replays import GOLDEN
 
 RECORDING = GOLDEN / "many_ranges" / "namespace"
