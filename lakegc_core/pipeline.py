@@ -195,8 +195,7 @@ def page_of(context: MarkContext, report: Json, *, most_retired: int | None = No
 
 def expired_of(context: MarkContext) -> Iterator[str]:
     """The expired addresses of a mark, relative to the namespace, streamed part by part."""
-    for batch in context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).batches("address"):
-        yield from batch.column(0).to_pylist()
+    return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).values("address")
 
 
 def write_csv(spark: SparkSession, context: MarkContext, out: IO[bytes]) -> int:

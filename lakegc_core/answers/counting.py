@@ -16,7 +16,7 @@ from lakegc_core.answers.question import HEAD, Question, fields_of
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.scenarios import NEVER, Columns, merged
-from lakegc_core.spark.session import Mapped, begin_task, clear_errors
+from lakegc_core.spark.session import Mapped, begin_task, collected
 
 _OBJECT = [
     standing.SCHEMA.field("hash"),
@@ -70,10 +70,9 @@ def grouped(
     counted = _Counted(question, branches_listed, names, shape, result, clock.ambient())
     found = Mapped(rows.repartition(partitions, "hash"), result, counted).as_frame()
     keys = result.names[: -len(_AMOUNTS)]
-    with clear_errors():
-        groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS)).collect()
+    groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS))
     every = []
-    for row in groups:
+    for row in collected(groups):
         view = question.views[row["view"]]
         results = {name: row[f"result_{place}"] for place, name in enumerate(view)}
         every.append(Group(view, results, Reason(row["reason"]), Amount(row["objects"], row["bytes"])))

@@ -21,7 +21,7 @@ from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
 from lakegc_core.references.ranges.range_files import RangeReader, reading
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import Mapped, collected
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
@@ -76,8 +76,7 @@ def _chosen(spark: SparkSession, context: MarkContext, question: Question, range
     going = every.where((F.col(columns["today"].name) != NEVER) & goes).select("range_id", "count")
     most = context.settings.scale.origin_entries or MOST_ENTRIES
     placed = going.withColumn("before", F.coalesce(F.sum("count").over(before), F.lit(0)))
-    with clear_errors():
-        unread = placed.where(F.col("before") >= most).agg(F.sum("count")).first()[0]
+    ((unread,),) = collected(placed.where(F.col("before") >= most).agg(F.sum("count")))
     return placed.where(F.col("before") < most).select("range_id"), unread or 0
 
 
@@ -85,8 +84,7 @@ def _largest(spark: SparkSession, entries: Dataset) -> tuple[str, ...]:
     from pyspark.sql import functions as F
 
     sums = entries.frame(spark, "folder").groupBy("folder").agg(F.count("*").alias("count"))
-    with clear_errors():
-        return tuple(row["folder"] for row in sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS).collect())
+    return tuple(row["folder"] for row in collected(sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS)))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from lakegc_core.references.ranges.range_files import (
     writing,
 )
 from lakegc_core.references.staged import were_listed
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
+from lakegc_core.spark.session import Mapped, count_of, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Names, Source, Wanted, read_named
@@ -180,8 +180,7 @@ def _index_read(
     known = own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark, "range_id")
     wanted = ranges.frame(spark, *(field.name for field in _RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
-    with clear_errors():
-        count = unknown.count()
+    count = count_of(unknown)
     if not count:
         return Dataset(INDEX_SCHEMA)
     tasks = tasks_for(count, 32, 8 * spark_width(spark))

@@ -209,10 +209,7 @@ class _Holding:
     aside: DatasetFolder
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        ranges: set[str] = set()
-        for batch in self.hits.batches("range_id"):
-            ranges.update(pc.unique(batch["range_id"]).to_pylist())
-        ids = pa.array(sorted(ranges), pa.string())
+        ids = pa.array(sorted(set(self.hits.values("range_id"))), pa.string())
         writer = PartWriter(self.aside.config, self.aside.at(HOLDING), HOLDING_SCHEMA)
         for batch in batches:
             for rows in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):

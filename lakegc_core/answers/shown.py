@@ -15,7 +15,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import RangeReader, reading
-from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.session import Mapped, collected, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for
@@ -61,8 +61,7 @@ def shown_by(
     each = sums.agg(F.sum("objects").alias("objects"), F.sum("bytes").alias("bytes"))
     once = each.groupBy("range_id").agg(F.max("objects").alias("objects"), F.max("bytes").alias("bytes"))
     found = held.join(many(once), "range_id").groupBy("metarange_id").agg(F.sum("objects"), F.sum("bytes"))
-    with clear_errors():
-        return {row[0]: Amount(row[1], row[2]) for row in found.collect()}
+    return {row[0]: Amount(row[1], row[2]) for row in collected(found)}
 
 
 @dataclass(frozen=True)

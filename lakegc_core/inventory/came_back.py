@@ -19,7 +19,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import CAME_BACK, Kind, records_of
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, TakenBack
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import collected, many, moment
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
@@ -68,8 +68,7 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
     if not objects.parts:
         return CameBack()
     found = objects.frame(spark)
-    with clear_errors():
-        some = [row["address"] for row in found.select("address").limit(_EXAMPLES).collect()]
+    some = [row["address"] for row in collected(found.select("address").limit(_EXAMPLES))]
     amount = Amount(objects.rows, objects.sum("bytes"))
     return CameBack(objects, amount, tuple(sorted(some)), tuple(TakenBack(**each) for each in taken_back(found)))
 

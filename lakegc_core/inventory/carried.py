@@ -81,7 +81,7 @@ def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> 
         for row in _units_in(layer)
         if row["unit"] in wanted and row["listed_in"] in known and row["listed_at"] >= wanted[row["unit"]] + window
     }
-    for row in _rows(layer.dataset(Stage.EXPIRED_ADDRESSES, OBJECTS_SCHEMA, LEARNT)):
+    for row in layer.dataset(Stage.EXPIRED_ADDRESSES, OBJECTS_SCHEMA, LEARNT).dicts():
         if row["unit"] in found:
             found[row["unit"]]["objects"] += 1
             found[row["unit"]]["bytes"] += row["size"]
@@ -89,11 +89,7 @@ def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> 
 
 
 def _units_in(layer: Layer) -> Iterator[dict[str, Any]]:
-    return _rows(layer.dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS))
-
-
-def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    return (row for batch in dataset.batches() for row in batch.to_pylist())
+    return layer.dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS).dicts()
 
 
 def known_slices(layers: Sequence[Layer]) -> list[str]:

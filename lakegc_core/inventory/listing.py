@@ -137,8 +137,7 @@ def _nested_file(context: MarkContext, units: Dataset) -> str:
     shard: the unit that has one."""
     if not units.sum("nested"):
         return ""
-    rows = (row for batch in units.batches("unit", "nested") for row in batch.to_pylist())
-    unit = next(row["unit"] for row in rows if row["nested"])
+    unit = next(row["unit"] for row in units.dicts("unit", "nested") if row["nested"])
     for batch in connect(context.data).list(unit):
         found = batch["address"].filter(pc.match_substring_regex(batch["address"], _NESTED))
         if len(found):

@@ -65,10 +65,9 @@ class Canaries:
         """MarkError if the subtraction left one of them in."""
         for dataset in (findings.expired, findings.kept):
             for source in (each for each in dataset.sources if each.part.sums.get(CANARIES)):
-                for rows in Dataset(dataset.schema, (source,)).batches("address"):
-                    for key in rows.column(0).to_pylist():
-                        if key in self.found:
-                            raise MarkError(self._told(key))
+                for key in Dataset(dataset.schema, (source,)).values("address"):
+                    if key in self.found:
+                        raise MarkError(self._told(key))
 
     def _told(self, key: str) -> str:
         shown = self.found[key]

@@ -222,8 +222,7 @@ class Glance:
     _fetched: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for rows in self.look.refs.batches(*REFS_SCHEMA.names):
-            self._refs.update(zip(*rows.to_pydict().values(), strict=True))
+        self._refs.update((each["kind"], each["name"], each["commit_id"]) for each in self.look.refs.dicts())
 
     def has_many_commits(self) -> bool:
         """True when so many commits are newer than the look that a whole look is due: the walk has a limit."""

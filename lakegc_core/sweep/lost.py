@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import Mapped, count_of
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 from lakegc_core.tables.parts import spark_width
 
@@ -42,9 +42,8 @@ def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> D
     from pyspark.sql import functions as F
 
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
-    with clear_errors():
-        if not present(some, config).limit(1).count():
-            return None
+    if not count_of(present(some, config).limit(1)):
+        return None
     return present(spread(deleted), config).withColumn("outcome", F.lit(STILL_THERE))
 
 

@@ -23,7 +23,7 @@ from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, count_of, many, moment
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
@@ -163,7 +163,7 @@ class _Sweep:
                 both = candidates.as_frame().join(many(listed), "address", "left_semi")
                 candidates = Mapped(both, FINDINGS_SCHEMA)
         is_whole = self.only is None and not self.record.may_have_deleted
-        to_sweep = self._expired.rows if is_whole else _count(candidates)
+        to_sweep = self._expired.rows if is_whole else count_of(candidates.as_frame())
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
         if not self.call.dry_run:
@@ -189,7 +189,7 @@ class _Sweep:
                 self._leave_the_rest(attempt)
                 return self._conclude((self._last_look if self.waves.gone else self._look_again)(attempt + 1))
             candidates, before = self._left(), to_sweep
-            to_sweep = _count(candidates)
+            to_sweep = count_of(candidates.as_frame())
             self.spinning.look(before, to_sweep)
 
     def _left(self) -> Mapped:
@@ -380,8 +380,3 @@ class _Sweep:
             budget=self.call.budget.as_json() if self.call.budget.is_any else {},
             price=self.context.settings.price,
         )
-
-
-def _count(rows: Mapped) -> int:
-    with clear_errors():
-        return int(rows.as_frame().count())

@@ -20,7 +20,7 @@ from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
@@ -161,10 +161,9 @@ class Waves:
         rows = plan.objects.rows
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
-            with clear_errors():
-                told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
-                planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
-                self._gone_before = told.distinct().join(many(planned), "address", "left_semi").count()
+            told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
+            planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
+            self._gone_before = count_of(told.distinct().join(many(planned), "address", "left_semi"))
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context))
@@ -296,8 +295,7 @@ class Waves:
         if not seen.rows:
             return False
         planned = plan.objects.mapped(self.spark)
-        with clear_errors():
-            return bool(among(self.spark, planned, seen.keys()).as_frame().limit(1).count())
+        return bool(count_of(among(self.spark, planned, seen.keys()).as_frame().limit(1)))
 
 
 def _rows(pieces: Iterable[Piece]) -> int:

@@ -92,6 +92,14 @@ class Dataset:
         for source in self.sources:
             yield from read_part(source.config, source.folder, source.part, columns or None)
 
+    def dicts(self, *columns: str) -> Iterator[Json]:
+        """The same rows, each with its values by name."""
+        return (row for batch in self.batches(*columns) for row in batch.to_pylist())
+
+    def values(self, column: str) -> Iterator[Any]:
+        """The values of one column, as `batches` reads them."""
+        return (value for batch in self.batches(column) for value in batch.column(0).to_pylist())
+
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
     """The same datasets without the parts whose bytes are not those that were written. Each part is read through for

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.spark.session import FEW, clear_errors
+from lakegc_core.spark.session import FEW, collected
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, gather, partitions_for
 
@@ -67,8 +67,7 @@ def tree_of(spark: SparkSession, rows: Dataset, label: str) -> Tree:
         found = [row for each in _branches(pa.Table.from_batches(here, _LEAVES)) for row in each.to_pylist()]
     else:
         shuffled = gather(spark, rows.feeds(make=make), _LEAVES, _branches, _BRANCHES, partitions_for(rows.rows))
-        with clear_errors():
-            found = [row.asDict() for row in shuffled.as_frame().collect()]
+        found = [row.asDict() for row in collected(shuffled.as_frame())]
     counts: Counter[str] = Counter()
     for row in found:
         counts.update(json.loads(row["counts"]))

@@ -140,7 +140,7 @@ class CommitWalk(Walk):
                 "commits_ignored": [each for each in self.ignored if each in passed_over],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),
-                "former_heads_unknown": len(self._former() - row.keys()),
+                "former_heads_unknown": len(set(self.former.values("commit_id")) - row.keys()),
                 "refs_not_retained": len({number for _, number in (*heads, *protected)} - set(kept)),
                 "server_retained": len(server_rows) if self.server_csv else None,
                 "kept_beyond_server": len(set(ours) - server_rows) if self.server_csv else None,
@@ -151,10 +151,6 @@ class CommitWalk(Walk):
 
     def _dump(self) -> DumpFiles:
         return DumpFiles(self.files, self.ignored)
-
-    def _former(self) -> set[str]:
-        """Commits that heads and tags pointed at when the mark before was made."""
-        return {each for batch in self.former.batches("commit_id") for each in batch.column(0).to_pylist()}
 
     def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
         """Names and rows of heads and tags, by kind; a branch that moved between two listings counts with both heads.
@@ -174,10 +170,9 @@ class CommitWalk(Walk):
 
         listed: set[tuple[str, str, str]] = set()
         unlisted: list[Json] = []
-        for batch in self.refs.batches():
-            for ref in batch.to_pylist():
-                add(ref["kind"], ref["name"], ref["commit_id"])
-                listed.add((ref["kind"], ref["name"], ref["commit_id"]))
+        for ref in self.refs.dicts():
+            add(ref["kind"], ref["name"], ref["commit_id"])
+            listed.add((ref["kind"], ref["name"], ref["commit_id"]))
         for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
             for table in self._dump().tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
                 for ref in table.to_pylist():

@@ -45,7 +45,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import clear_errors, many, run_on_rows
+from lakegc_core.spark.session import collected, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather
 from lakegc_core.tables.hashing import hash_strings
@@ -121,13 +121,12 @@ def _naming_commits(spark: SparkSession, context: MarkContext, metaranges: Datas
         having = metaranges.frame(spark, "metarange_id", "range_id").where(f"range_id = '{lost[1]}'")
         found = commits.frame(spark, "commit_id", "metarange_id").join(many(having), "metarange_id", "left_semi")
         found = found.where(~found["commit_id"].isin(*context.header.ignore_commits))
-        with clear_errors():
-            ids = [row["commit_id"] for row in found.orderBy("commit_id").limit(_IN_WAY_OUT).collect()]
-            count = found.count()
+        ids = [row["commit_id"] for row in collected(found.orderBy("commit_id").limit(_IN_WAY_OUT))]
         if not ids:  # their metaranges were read by an earlier mark
             raise type(error)(f"{error} {see(Symptom.UNREADABLE_COMMIT)}") from None
         raise type(error)(
-            f"{error} {count:,} retained commits have it, such as {', '.join(ids[:_NAMED_COMMITS])}. {way_out(ids)}"
+            f"{error} {count_of(found):,} retained commits have it, such as {', '.join(ids[:_NAMED_COMMITS])}. "
+            f"{way_out(ids)}"
         ) from None
 
 
