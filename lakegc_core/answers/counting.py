@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,7 @@ def grouped(
     from pyspark.sql import functions as F
 
     shape = rows_schema(question)
-    told = objects.then(shape, _Unnumbered(shape))
+    told = objects.then(shape, partial(_unnumbered, shape))
     rows = reduce(DataFrame.unionByName, [each.as_frame() for each in (told, *numbered)])
     width = max(map(len, question.views))
     numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
@@ -79,17 +79,12 @@ def grouped(
     return every
 
 
-@dataclass(frozen=True)
-class _Unnumbered:
-    """Makes rows of objects, to stand beside those of the index."""
-
-    shape: pa.Schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
-            own = [batch.column(each.name) for each in _OBJECT]
-            yield pa.RecordBatch.from_arrays([*own, *([never] * len(numbers_in(self.shape)))], schema=self.shape)
+def _unnumbered(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make rows of objects, to stand beside those of the index."""
+    for batch in batches:
+        never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
+        own = [batch.column(each.name) for each in _OBJECT]
+        yield pa.RecordBatch.from_arrays([*own, *([never] * len(numbers_in(shape)))], schema=shape)
 
 
 @dataclass(frozen=True)

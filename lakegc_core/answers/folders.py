@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -57,10 +57,10 @@ def folders_of(
         return Folders((), rows_of_feeds(spark, [], shape), 0)
     chosen, unread = _chosen(spark, context, question, ranges)
     tasks = 4 * spark_width(spark)
-    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context)))
+    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, partial(_entries, reading(context)))
     entries = aside.put(FOLDER, found, _ROWS)
     names = _largest(spark, entries)
-    make = _Numbered(names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
+    make = partial(_numbered, names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
     return Folders(names, rows_of_feeds(spark, entries.feeds(make=make), shape), unread)
 
 
@@ -87,30 +87,18 @@ def _largest(spark: SparkSession, entries: Dataset) -> tuple[str, ...]:
     return tuple(row["folder"] for row in collected(sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS)))
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Reads the addresses of ranges, and the folders of their paths."""
-
-    work: RangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for rows in entries_of(self.work, batch["range_id"].to_pylist()):
-                folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
-                table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
-                yield from table.cast(_ROWS).combine_chunks().to_batches()
+def _entries(work: RangeReader, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the addresses of ranges, and the folders of their paths."""
+    for batch in batches:
+        for rows in entries_of(work, batch["range_id"].to_pylist()):
+            folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
+            table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
+            yield from table.cast(_ROWS).combine_chunks().to_batches()
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    """Makes rows of a question of addresses with their folders."""
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    folder: str
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        never = pa.repeat(pa.scalar(NEVER, pa.int32()), rows.num_rows)
-        place = pc.index_in(rows["folder"], value_set=pa.array(self.names, pa.string()))
-        numbers = pc.fill_null(place, len(self.names)).cast(pa.int32())
-        return {"hash": rows["hash"], **dict.fromkeys(self.columns, never), self.folder: numbers}
+def _numbered(names: tuple[str, ...], columns: tuple[str, ...], folder: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Make rows of a question of addresses with their folders."""
+    never = pa.repeat(pa.scalar(NEVER, pa.int32()), rows.num_rows)
+    place = pc.index_in(rows["folder"], value_set=pa.array(names, pa.string()))
+    numbers = pc.fill_null(place, len(names)).cast(pa.int32())
+    return {"hash": rows["hash"], **dict.fromkeys(columns, never), folder: numbers}

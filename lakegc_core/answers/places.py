@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +72,7 @@ class Search:
         """Entries of ranges that marks have read, by the hashes of their addresses: HITS_SCHEMA."""
         indexes = (layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX) for layer in self.layers)
         feeds = [feed for index in indexes for feed in index.feeds("range_id", "hash", repeated=("range_id",))]
-        return self._written(HITS, self.workers.run(feeds, _InIndex(self.aside, wish.hashes)), HITS_SCHEMA)
+        return self._written(HITS, self.workers.run(feeds, partial(_in_index, self.aside, wish.hashes)), HITS_SCHEMA)
 
     def retained(self, wish: Wish, indexed: Dataset) -> tuple[Dataset, set[int]]:
         """Entries of retained ranges among what is indexed, with their paths (HITS_SCHEMA), and the hashes of all
@@ -98,7 +99,7 @@ class Search:
         """The metaranges of all commits that hold a range among the hits: HOLDING_SCHEMA."""
         if not hits.rows:
             return Dataset(HOLDING_SCHEMA)
-        task = _Holding(reading(self.context), hits, self.aside)
+        task = partial(_holding, reading(self.context), hits, self.aside)
         return self._written(HOLDING, self.workers.run_on_values(self._metaranges, task), HOLDING_SCHEMA)
 
     def _written(self, name: str, results: Sequence[Json], schema: pa.Schema) -> Dataset:
@@ -121,21 +122,15 @@ class Search:
         return Values(tuple(Column(dataset, "metarange_id") for dataset in datasets))
 
 
-@dataclass(frozen=True)
-class _InIndex:
-    """Looks for addresses in a part of an index."""
-
-    aside: DatasetFolder
-    hashes: pa.Array
-
-    def __call__(self, feed: Feed) -> Iterator[Json]:
-        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
-        for batch in feed.read():
-            rows = batch.filter(pc.is_in(batch["hash"], value_set=self.hashes))
-            unknown = pa.nulls(rows.num_rows, pa.string())
-            columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
-            writer.write(pa.RecordBatch.from_arrays(columns, schema=HITS_SCHEMA))
-        yield from part_results(HITS, writer.close())
+def _in_index(aside: DatasetFolder, hashes: pa.Array, feed: Feed) -> Iterator[Json]:
+    """Look for addresses in a part of an index."""
+    writer = PartWriter(aside.config, aside.at(HITS), HITS_SCHEMA)
+    for batch in feed.read():
+        rows = batch.filter(pc.is_in(batch["hash"], value_set=hashes))
+        unknown = pa.nulls(rows.num_rows, pa.string())
+        columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=HITS_SCHEMA))
+    yield from part_results(HITS, writer.close())
 
 
 @dataclass(frozen=True)
@@ -200,20 +195,15 @@ def _key(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True)
-class _Holding:
-    """Finds the metaranges that hold some ranges, and writes them `aside`."""
-
-    work: RangeReader
-    hits: Dataset
-    aside: DatasetFolder
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        ids = pa.array(sorted(set(self.hits.values("range_id"))), pa.string())
-        writer = PartWriter(self.aside.config, self.aside.at(HOLDING), HOLDING_SCHEMA)
-        for batch in batches:
-            for rows in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
-                held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))
-                for each in held.select(HOLDING_SCHEMA.names).to_batches():
-                    writer.write(each)
-        yield from part_results(HOLDING, writer.close())
+def _holding(
+    work: RangeReader, hits: Dataset, aside: DatasetFolder, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Json]:
+    """Find the metaranges that hold some ranges, and write them `aside`."""
+    ids = pa.array(sorted(set(hits.values("range_id"))), pa.string())
+    writer = PartWriter(aside.config, aside.at(HOLDING), HOLDING_SCHEMA)
+    for batch in batches:
+        for rows in work.metarange_rows(batch.column("metarange_id").to_pylist()):
+            held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))
+            for each in held.select(HOLDING_SCHEMA.names).to_batches():
+                writer.write(each)
+    yield from part_results(HOLDING, writer.close())

@@ -30,8 +30,8 @@ from lakegc_core.past.ranges import (
     MOST_ENTRIES,
     ORIGINS,
     ORIGINS_SCHEMA,
-    Budget,
     OldRanges,
+    within_budget,
 )
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
@@ -225,8 +225,8 @@ class _Search:
             .agg(F.max_by(F.struct(*names), "moment").alias("newest"))
             .select("range_id", *(f"newest.{name}" for name in names))
         )
-        budget = Budget(self.out, self.context.settings.scale.origin_entries or MOST_ENTRIES)
-        results = run_on_rows(new.repartition(1), budget)
+        most = self.context.settings.scale.origin_entries or MOST_ENTRIES
+        results = run_on_rows(new.repartition(1), partial(within_budget, self.out, most))
         complete_after = next((result["complete_after"] for result in results if "complete_after" in result), None)
         parts = parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES]
         return self.out.dataset(CHOSEN_RANGES, parts, CHOSEN_RANGES_SCHEMA), complete_after
