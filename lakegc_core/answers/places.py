@@ -22,7 +22,7 @@ from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGE
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import Feed
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import part_results, parts_of
 
 HITS, HOLDING, FITTING = "hits", "holding", "fitting"
 _READ_FOR_PATHS = 4  # ranges; an object has one path, unless it was copied or moved without its bytes
@@ -124,7 +124,7 @@ class Search:
 
 def _in_index(aside: DatasetFolder, hashes: pa.Array, feed: Feed) -> Iterator[Json]:
     """Look for addresses in a part of an index."""
-    writer = PartWriter(aside.config, aside.at(HITS), HITS_SCHEMA)
+    writer = aside.writer(HITS, HITS_SCHEMA)
     for batch in feed.read():
         rows = batch.filter(pc.is_in(batch["hash"], value_set=hashes))
         unknown = pa.nulls(rows.num_rows, pa.string())
@@ -144,22 +144,20 @@ class _Entries:
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The ranges of metaranges that can have the path."""
-        writer = PartWriter(self.aside.config, self.aside.at(FITTING), FITTING_SCHEMA)
-        for batch in batches:
-            for found in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
-                rows = found.filter(pc.not_equal(found["range_id"], ""))
-                if self.wish.path is not None:
-                    key = pa.scalar(_key(self.wish.path), pa.binary())
-                    fits = pc.and_(pc.less_equal(rows["min_key"], key), pc.greater_equal(rows["max_key"], key))
-                    rows = rows.filter(fits)
-                for each in rows.select(["range_id"]).to_batches():
-                    writer.write(each)
-        yield from part_results(FITTING, writer.close())
+        fitting = (rows.filter(self._may_have(rows)) for rows in self.work.metaranges(batches))
+        yield from self.aside.results(FITTING, fitting, FITTING_SCHEMA)
+
+    def _may_have(self, rows: pa.RecordBatch) -> pa.Array:
+        is_range = pc.not_equal(rows["range_id"], "")
+        if self.wish.path is None:
+            return is_range
+        key = pa.scalar(_key(self.wish.path), pa.binary())
+        return pc.and_(is_range, pc.and_(pc.less_equal(rows["min_key"], key), pc.greater_equal(rows["max_key"], key)))
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The entries of ranges that are looked for. A range that comes with hashes is read for these alone, and all
         of them that were found are told."""
-        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
+        writer = self.aside.writer(HITS, HITS_SCHEMA)
         told: set[int] = set()
         for batch in batches:
             ids = batch.column("range_id").to_pylist()
@@ -169,8 +167,7 @@ class _Entries:
                 if each in hashes:
                     found = found.filter(pc.is_in(found["hash"], value_set=hashes[each].values))
                     told.update(found["hash"].to_pylist())
-                for rows in found.to_batches():
-                    writer.write(rows)
+                writer.write(found)
         yield from part_results(HITS, writer.close())
         if told:
             yield {"hashes": sorted(told)}
@@ -200,10 +197,5 @@ def _holding(
 ) -> Iterator[Json]:
     """Find the metaranges that hold some ranges, and write them `aside`."""
     ids = pa.array(sorted(set(hits.values("range_id"))), pa.string())
-    writer = PartWriter(aside.config, aside.at(HOLDING), HOLDING_SCHEMA)
-    for batch in batches:
-        for rows in work.metarange_rows(batch.column("metarange_id").to_pylist()):
-            held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))
-            for each in held.select(HOLDING_SCHEMA.names).to_batches():
-                writer.write(each)
-    yield from part_results(HOLDING, writer.close())
+    held = (rows.filter(pc.is_in(rows["range_id"], value_set=ids)) for rows in work.metaranges(batches))
+    yield from aside.results(HOLDING, held, HOLDING_SCHEMA)

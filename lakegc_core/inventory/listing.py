@@ -215,9 +215,8 @@ class _Listing:
 
     def write_units(self, rows: Iterable[Json]) -> list[Part]:
         """Write what is known of units."""
-        writer = PartWriter(self.out.config, self.out.at(UNITS), UNITS_SCHEMA, _sums)
-        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA))
-        return writer.close()
+        table = pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA)
+        return list(self.out.written(UNITS, table, UNITS_SCHEMA, _sums).parts)
 
     def writer(self) -> PartWriter:
         """A writer of objects: OBJECTS_SCHEMA."""

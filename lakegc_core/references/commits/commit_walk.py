@@ -23,7 +23,7 @@ from lakegc_core.policy.retention import Graph, NamedCommits, Rules, held_rows, 
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import Part, PartWriter, part_results
+from lakegc_core.tables.parts import part_results
 
 REFS = "refs"
 OTHERS = "others"
@@ -117,16 +117,16 @@ class CommitWalk(Walk):
         if unknown:
             yield told_unknown(unknown)
             return
-        yield from part_results(REFS, write_refs(self.out.config, self.out.at(REFS), unlisted))
+        yield from self.out.results(REFS, pa.Table.from_pylist(unlisted, REFS_SCHEMA), REFS_SCHEMA)
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
         counting = NamedCommits(heads, protected, held)
         # `ours`: without the server's list, to compare our rule with the server's.
         kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server).kept_by
         ours = retain(graph, counting, self.rules, self.now, margin=self.margin).kept_by
-        yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, graph, kept)
+        yield from write_commits(Stage.RETENTION_COMMITS, self.out, graph, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
-        yield from write_commits(OTHERS, self.out.config, self.out.at(OTHERS), graph, others)
+        yield from write_commits(OTHERS, self.out.below(OTHERS), graph, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -200,17 +200,9 @@ class CommitWalk(Walk):
         return rows
 
 
-def write_refs(config: StoreConfig, folder: str, refs: Sequence[Json]) -> list[Part]:
-    """Write refs as parts of REFS_SCHEMA."""
-    writer = PartWriter(config, folder, REFS_SCHEMA)
-    writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
-    return writer.close()
-
-
-def write_commits(
-    dataset: str, config: StoreConfig, folder: str, graph: Graph, chosen: Mapping[int, str]
-) -> Iterator[Json]:
-    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA.
+def write_commits(dataset: str, out: DatasetFolder, graph: Graph, chosen: Mapping[int, str]) -> Iterator[Json]:
+    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA in `out`
+    itself.
 
     A client of lakeFS may record a commit with any text in the place of a metarange's id, or of a parent's.
     CorruptFileError if such a commit is retained; if it is not, it has no content, or no parent.
@@ -222,7 +214,6 @@ def write_commits(
             f"{graph.orphans[orphans[0]]!r}{others}. What that kept is not known, and nothing is collected while that "
             f"is so. {way_out([graph.commit_ids[number] for number in orphans[:_WAYS_OUT]])}"
         )
-    writer = PartWriter(config, folder, COMMITS_SCHEMA)
     metaranges = {number: graph.metarange_ids[number] for number in chosen}
     for number in [number for number, each in metaranges.items() if each and not graveler.is_id(each)]:
         if dataset != OTHERS:
@@ -233,8 +224,8 @@ def write_commits(
         pa.array(list(metaranges.values()), pa.string()),
         pa.array(list(chosen.values()), pa.string()),
     ]
-    writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
-    yield from part_results(dataset, writer.close())
+    rows = pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA)
+    yield from part_results(dataset, out.written("", rows, COMMITS_SCHEMA).parts)
 
 
 def unreadable_commit(commit_id: str, metarange_id: str) -> str:
