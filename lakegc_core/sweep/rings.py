@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.sweep.deletion import Piece, Range
+from lakegc_core.sweep.deletion import Piece, Range, rows_left
 from lakegc_core.sweep.what_counts import effective_level
 
 LEAST = 10
@@ -55,11 +55,11 @@ def shares_of(context: MarkContext) -> Sequence[float]:
 
 def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list[Piece]]:
     """Divide what is left of a plan into a ring of `room` objects (None: all), spread over the pieces, and the rest."""
-    if room is None or room >= _rows(pieces):
+    if room is None or room >= rows_left(pieces):
         return list(pieces), []
     step = max(1, len(pieces) // max(LEAST, room // _ROWS_A_PIECE))
-    chosen = pieces[::step] if _rows(pieces[::step]) >= room else pieces
-    total, seen, given = _rows(chosen), 0, 0
+    chosen = pieces[::step] if rows_left(pieces[::step]) >= room else pieces
+    total, seen, given = rows_left(chosen), 0, 0
     shares: dict[str, int] = {}
     for piece in chosen:
         seen += piece.rows
@@ -83,7 +83,3 @@ def _cut(ranges: Sequence[Range], rows: int) -> tuple[tuple[Range, ...], tuple[R
         first += [(start, middle)] if middle > start else []
         others += [(middle, stop)] if stop > middle else []
     return tuple(first), tuple(others)
-
-
-def _rows(pieces: Sequence[Piece]) -> int:
-    return sum(piece.rows for piece in pieces)

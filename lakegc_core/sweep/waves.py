@@ -8,7 +8,7 @@ A plan goes ring by ring (`rings`), each in waves of its own; after a ring, path
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from lakegc_core.spark.session import count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
-from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
+from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, rows_left, run_wave
 from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import Near, gone, near_paths, note, noted, planned_among
@@ -125,7 +125,7 @@ class Waves:
             number, went = rings.number(self._went), self._went
             ring, rest = divide(rest, rings.room(went))
             near = self._near(ring, number, plan)
-            is_small = bool(rest) and _rows(ring) <= SMALL
+            is_small = bool(rest) and rows_left(ring) <= SMALL
             is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
             is_first = False
             self._read_again(near, number)
@@ -240,7 +240,7 @@ class Waves:
             )
         self.is_unsure |= any(piece.asked_before for piece in wave.left)
         found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
-        before, after = _rows(pieces), _rows(found.values())
+        before, after = rows_left(pieces), rows_left(found.values())
         self.objects += before - after
         self._stay += wave.stay
         if self.budget.most_requests is None or not wave.requests:  # else the budget ends such waves
@@ -296,7 +296,3 @@ class Waves:
             return False
         planned = plan.objects.mapped(self.spark)
         return bool(count_of(among(self.spark, planned, seen.keys()).as_frame().limit(1)))
-
-
-def _rows(pieces: Iterable[Piece]) -> int:
-    return sum(piece.rows for piece in pieces)
