@@ -83,26 +83,16 @@ _ANSWERS = {**dict.fromkeys((LEARNT, _RETURNED, _LOOSE), OBJECTS_SCHEMA), ABSENT
 range holds (_LOOSE); addresses without an object (ABSENT)."""
 
 
-def against_changes(
-    spark: SparkSession,
-    context: MarkContext,
-    own: Layer,
-    layers: Sequence[Layer],
-    listed_from: float,
-    canaries: Dataset,
-) -> Unreferenced:
-    """Find what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
+@dataclass(frozen=True)
+class ChangedAddresses:
+    """Finds what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
     seconds. An address that was given out later need not be in the listing, so it does not count as missing.
     `canaries`: OBJECTS_SCHEMA."""
-    return _ChangedAddresses(spark, context, own, tuple(layers), listed_from, canaries).run()
 
-
-@dataclass(frozen=True)
-class _ChangedAddresses:
     spark: SparkSession
     context: MarkContext
     own: Layer
-    layers: tuple[Layer, ...]
+    layers: Sequence[Layer]
     listed_from: float
     canaries: Dataset
 
