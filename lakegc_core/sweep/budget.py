@@ -7,7 +7,7 @@ requests. An object that is left has the outcome `over_budget`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,12 +70,7 @@ class Budget:
 
     def as_json(self) -> Json:
         """The budget for reports; `until` as an instant."""
-        return {
-            "most_bytes": self.most_bytes,
-            "most_objects": self.most_objects,
-            "until": None if self.until is None else instant(self.until),
-            "most_requests": self.most_requests,
-        }
+        return asdict(self) | {"until": None if self.until is None else instant(self.until)}
 
 
 def bytes_of(table: pa.Table) -> dict[str, int]:
