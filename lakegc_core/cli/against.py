@@ -7,7 +7,7 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
-from lakegc_core.cli.opening import complete_mark, opened, own_mark, spark_of
+from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
@@ -32,8 +32,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     context = complete_mark(repository, own_mark(repository, options.mark_id))
     other = find_other_mark(context, options.against)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "review"):
+    with at_work(context, reporter, "review") as spark:
         if options.addresses == STDOUT:
             _write(spark, context, other, sys.stdout.buffer)
             return 0
