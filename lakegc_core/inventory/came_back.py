@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -81,21 +82,16 @@ def _seen(rows: DataFrame, own: Layer, config: StoreConfig) -> DataFrame:
     listed_at = own.manifests[Stage.NAMESPACE_LISTING].started_at
     shape = rows.select(*SCHEMA.names)
     sure = F.col("at") < moment(listed_at - APART)
-    asked = shape.where(~sure).mapInArrow(_There(config), shape.schema)
+    asked = shape.where(~sure).mapInArrow(partial(_there, config), shape.schema)
     after = F.greatest(F.col("at") + F.expr("INTERVAL 1 MICROSECOND"), moment(listed_at))
     return shape.where(sure).unionByName(asked).withColumn("at", after)
 
 
-@dataclass(frozen=True)
-class _There:
-    """Lets through what a store holds."""
-
-    config: StoreConfig
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            found = heads(connect(self.config), batch["address"].to_pylist())
-            yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
+def _there(config: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Let through what a store holds."""
+    for batch in batches:
+        found = heads(connect(config), batch["address"].to_pylist())
+        yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
 
 
 def _bytes(table: pa.Table) -> dict[str, int]:
