@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -96,11 +96,6 @@ class Piece:
     def rows(self) -> int:
         """The number of rows that are left."""
         return sum(stop - start for start, stop in self.ranges)
-
-
-def rows_left(pieces: Iterable[Piece]) -> int:
-    """The number of rows that are left of pieces."""
-    return sum(piece.rows for piece in pieces)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ rows, spread over all of it: `planning` orders each part by the hash of its addr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.sweep.deletion import Piece, Range, rows_left
+from lakegc_core.sweep.deletion import Piece, Range
 from lakegc_core.sweep.what_counts import effective_level
 
 LEAST = 10
@@ -51,6 +51,11 @@ def shares_of(context: MarkContext) -> Sequence[float]:
     """The shares of a sweep's rings: as lakegc.yaml says, or as the level does."""
     told = context.policy.rings.shares
     return effective_level(context).rings if told is None else told
+
+
+def rows_left(pieces: Iterable[Piece]) -> int:
+    """The number of rows that are left of pieces."""
+    return sum(piece.rows for piece in pieces)
 
 
 def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list[Piece]]:

@@ -24,13 +24,13 @@ from lakegc_core.spark.session import count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
-from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, rows_left, run_wave
+from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import Near, gone, near_paths, note, noted, planned_among
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.rings import SMALL, Rings, divide, shares_of
+from lakegc_core.sweep.rings import SMALL, Rings, divide, rows_left, shares_of
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
