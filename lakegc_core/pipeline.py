@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -46,7 +46,7 @@ from lakegc_core.views.pushgateway import push
 from lakegc_core.views.report import mark_report
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CSV_COLUMNS = ("address", "size", "last_modified", "since", "path", "commit_id", "cause", "by", "branch")
 """Columns of `review --addresses FILE --csv`; docs/artifacts.md says what they mean."""
@@ -195,25 +195,29 @@ def page_of(context: MarkContext, report: Json, *, most_retired: int | None = No
 
 def expired_of(context: MarkContext) -> Iterator[str]:
     """The expired addresses of a mark, relative to the namespace, streamed part by part."""
-    for batch in context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).batches("address"):
-        yield from batch.column(0).to_pylist()
+    return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).values("address")
 
 
 def write_csv(spark: SparkSession, context: MarkContext, out: IO[bytes]) -> int:
-    """Write the expired addresses as CSV with a header: what the mark knows of each, and where it was last shown.
+    """Write the expired addresses as a table (CSV_COLUMNS): what the mark knows of each, and where it was last shown.
+    Returns how many there are."""
+    return write_table(garbage_with_origins(spark, context), CSV_COLUMNS, out)
 
-    Columns: CSV_COLUMNS. Returns how many there are.
-    """
+
+def write_table(rows: DataFrame, columns: Sequence[str], out: IO[bytes]) -> int:
+    """Write these columns of rows as CSV with a header, times as instants; return how many rows there are."""
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(CSV_COLUMNS)
-    count = 0
-    with clear_errors():
-        for row in garbage_with_origins(spark, context).select(*CSV_COLUMNS).toLocalIterator():
-            lines.writerow([instant(each.timestamp()) if isinstance(each, datetime) else each for each in row])
-            count += 1
-    text.detach()
-    return count
+    try:
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(columns)
+        count = 0
+        with clear_errors():
+            for row in rows.select(*columns).toLocalIterator():
+                lines.writerow([instant(each.timestamp()) if isinstance(each, datetime) else each for each in row])
+                count += 1
+        return count
+    finally:
+        text.detach()
 
 
 def write_addresses(context: MarkContext, out: IO[bytes]) -> int:

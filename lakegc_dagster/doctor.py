@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakegc_core.doctor.examine import examine, examine_all
-from lakegc_core.doctor.finding import Finding, Level, worst_first
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, warning, worst_first
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.shown import Metadata, table
@@ -72,9 +72,8 @@ def instance_findings(
 
 def _records(instance: dg.DagsterInstance) -> Iterator[Finding]:
     if instance.is_ephemeral:
-        yield Finding(
+        yield warning(
             "instance-forgets",
-            Level.WARNING,
             "This Dagster keeps its records in memory or in a temporary folder.",
             "When it ends, checks, partitions and what was swept by whom are forgotten, and no sweep is authorised.",
             "Set DAGSTER_HOME to a folder that stays.",
@@ -83,34 +82,30 @@ def _records(instance: dg.DagsterInstance) -> Iterator[Finding]:
 
 def _runs(instance: dg.DagsterInstance) -> Iterator[Finding]:
     if not instance.run_monitoring_enabled:
-        yield Finding(
+        yield warning(
             "no-run-monitoring",
-            Level.WARNING,
             "Run monitoring is off.",
             "A run whose process died stays started for ever. Its repository counts as busy, and no round marks it.",
             f"Set `run_monitoring: {{enabled: true}}` in dagster.yaml. {_SETTINGS}",
         )
     if instance.run_retries_enabled and instance.run_retries_retry_on_asset_or_op_failure:
-        yield Finding(
+        yield warning(
             "retries-of-refusals",
-            Level.WARNING,
             "Runs are retried after any failure.",
             "What a guard refused is run again, and refused again, and fails twice.",
             f"Set `retry_on_asset_or_op_failure: false` below `run_retries` in dagster.yaml. {_SETTINGS}",
         )
     queue = instance.get_concurrency_config().run_queue_config
     if queue is None:
-        yield Finding(
+        yield warning(
             "no-run-queue",
-            Level.WARNING,
             "Runs begin as soon as they are asked for.",
             "A round asks for one run a repository, and each is a Spark driver: all begin at once.",
             f"Use the run queue, which is Dagster's default, and set `max_concurrent_runs`. {_SETTINGS}",
         )
     elif not any(_keeps_apart(limit) for limit in queue.tag_concurrency_limits):
-        yield Finding(
+        yield note(
             "runs-not-kept-apart",
-            Level.NOTE,
             "Two runs of one repository may begin side by side.",
             "The second one waits for nothing and fails: a repository has one collector at a time.",
             f"Limit runs by the tag {REPOSITORY_TAG} to 1 for each value. {_SETTINGS}",
@@ -131,9 +126,8 @@ def _at_work(instance: dg.DagsterInstance, options: LakegcConfig, sweeps: bool) 
     names = [options.job_name(name) for name in (*_WORKING, *([_SWEEPING] if sweeps else []))]
     off = [name for name in names if name not in on]
     if off:
-        yield Finding(
+        yield note(
             "switched-off",
-            Level.NOTE,
             f"Off: {', '.join(off)}.",
             "Nothing marks every night, notices a repository that was left out, or retires old marks."
             + (" Nothing is swept, although lakegc.yaml says `sweep: true`." if names[-1] in off and sweeps else ""),
@@ -145,9 +139,8 @@ def _at_work(instance: dg.DagsterInstance, options: LakegcConfig, sweeps: bool) 
         if kind in _NEEDED and status.required and not status.healthy
     )
     if asleep and len(off) < len(names):
-        yield Finding(
+        yield alarm(
             "daemon-asleep",
-            Level.ALARM,
             f"Sensors and schedules are on, and these daemons of Dagster do not run: {', '.join(asleep)}.",
             "No round is opened, nothing is swept, and nobody is told.",
             "Start dagster-daemon, and keep it running.",

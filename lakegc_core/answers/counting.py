@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from lakegc_core.answers.question import HEAD, Question, fields_of
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.scenarios import NEVER, Columns, merged
-from lakegc_core.spark.session import Mapped, begin_task, clear_errors
+from lakegc_core.spark.session import Mapped, begin_task, collected
 
 _OBJECT = [
     standing.SCHEMA.field("hash"),
@@ -62,7 +62,7 @@ def grouped(
     from pyspark.sql import functions as F
 
     shape = rows_schema(question)
-    told = objects.then(shape, _Unnumbered(shape))
+    told = objects.then(shape, partial(_unnumbered, shape))
     rows = reduce(DataFrame.unionByName, [each.as_frame() for each in (told, *numbered)])
     width = max(map(len, question.views))
     numbers = [pa.field(f"result_{place}", pa.int32(), nullable=False) for place in range(width)]
@@ -70,27 +70,21 @@ def grouped(
     counted = _Counted(question, branches_listed, names, shape, result, clock.ambient())
     found = Mapped(rows.repartition(partitions, "hash"), result, counted).as_frame()
     keys = result.names[: -len(_AMOUNTS)]
-    with clear_errors():
-        groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS)).collect()
+    groups = found.groupBy(*keys).agg(*(F.sum(each.name).alias(each.name) for each in _AMOUNTS))
     every = []
-    for row in groups:
+    for row in collected(groups):
         view = question.views[row["view"]]
         results = {name: row[f"result_{place}"] for place, name in enumerate(view)}
         every.append(Group(view, results, Reason(row["reason"]), Amount(row["objects"], row["bytes"])))
     return every
 
 
-@dataclass(frozen=True)
-class _Unnumbered:
-    """Makes rows of objects, to stand beside those of the index."""
-
-    shape: pa.Schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
-            own = [batch.column(each.name) for each in _OBJECT]
-            yield pa.RecordBatch.from_arrays([*own, *([never] * len(numbers_in(self.shape)))], schema=self.shape)
+def _unnumbered(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make rows of objects, to stand beside those of the index."""
+    for batch in batches:
+        never = pa.repeat(pa.scalar(NEVER, pa.int32()), batch.num_rows)
+        own = [batch.column(each.name) for each in _OBJECT]
+        yield pa.RecordBatch.from_arrays([*own, *([never] * len(numbers_in(shape)))], schema=shape)
 
 
 @dataclass(frozen=True)

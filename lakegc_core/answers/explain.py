@@ -11,13 +11,14 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
-from lakegc_core.answers.records import Named, known_origins, origins_of, records, records_of, stored
+from lakegc_core.answers.records import Named, origins_of, records, records_of, stored
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Json, Reason, Stage
+from lakegc_core.past.origins import known_origins
 from lakegc_core.policy.places import place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
@@ -138,7 +139,7 @@ class _Question:
         stage = Stage.COMMITTED_ADDRESSES
         ranges = self.layers[0].dataset(stage, RANGES_SCHEMA, RANGES)
         index = of_all(self.layers, stage, INDEX_SCHEMA, INDEX)
-        others = (known_origins(self.layers), *(dataset for _, dataset in self.records))
+        others = (known_origins(self.context), *(dataset for _, dataset in self.records))
         return sum(dataset.rows for dataset in (ranges, index, *others))
 
     @property
@@ -184,7 +185,7 @@ class _Question:
                 more, retained = search.retained(wish, hits)
                 hits += more
                 wish = _without(wish, retained)
-                origins = origins_of(workers, self.layers, wish.addresses)
+                origins = origins_of(workers, known_origins(context), wish.addresses)
                 wish = _without(wish, set(hashes_of([each["address"] for each in origins]).tolist()))
             if wish.path is not None or wish.addresses:
                 hits += search.anywhere(wish)

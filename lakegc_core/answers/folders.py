@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
 from lakegc_core.references.ranges.range_files import RangeReader, reading
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import Mapped, collected
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
@@ -57,10 +57,10 @@ def folders_of(
         return Folders((), rows_of_feeds(spark, [], shape), 0)
     chosen, unread = _chosen(spark, context, question, ranges)
     tasks = 4 * spark_width(spark)
-    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, _Entries(reading(context)))
+    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, partial(_entries, reading(context)))
     entries = aside.put(FOLDER, found, _ROWS)
     names = _largest(spark, entries)
-    make = _Numbered(names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
+    make = partial(_numbered, names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])
     return Folders(names, rows_of_feeds(spark, entries.feeds(make=make), shape), unread)
 
 
@@ -76,8 +76,7 @@ def _chosen(spark: SparkSession, context: MarkContext, question: Question, range
     going = every.where((F.col(columns["today"].name) != NEVER) & goes).select("range_id", "count")
     most = context.settings.scale.origin_entries or MOST_ENTRIES
     placed = going.withColumn("before", F.coalesce(F.sum("count").over(before), F.lit(0)))
-    with clear_errors():
-        unread = placed.where(F.col("before") >= most).agg(F.sum("count")).first()[0]
+    ((unread,),) = collected(placed.where(F.col("before") >= most).agg(F.sum("count")))
     return placed.where(F.col("before") < most).select("range_id"), unread or 0
 
 
@@ -85,34 +84,21 @@ def _largest(spark: SparkSession, entries: Dataset) -> tuple[str, ...]:
     from pyspark.sql import functions as F
 
     sums = entries.frame(spark, "folder").groupBy("folder").agg(F.count("*").alias("count"))
-    with clear_errors():
-        return tuple(row["folder"] for row in sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS).collect())
+    return tuple(row["folder"] for row in collected(sums.orderBy(F.desc("count"), "folder").limit(MOST_FOLDERS)))
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Reads the addresses of ranges, and the folders of their paths."""
-
-    work: RangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for rows in entries_of(self.work, batch["range_id"].to_pylist()):
-                folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
-                table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
-                yield from table.cast(_ROWS).combine_chunks().to_batches()
+def _entries(work: RangeReader, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the addresses of ranges, and the folders of their paths."""
+    for batch in batches:
+        for rows in entries_of(work, batch["range_id"].to_pylist()):
+            folders = pc.struct_field(pc.extract_regex(rows["path"], FOLDERS), "folder")
+            table = pa.table({"hash": hash_strings(rows["address"]), "folder": folders})
+            yield from table.cast(_ROWS).combine_chunks().to_batches()
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    """Makes rows of a question of addresses with their folders."""
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    folder: str
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        never = pa.repeat(pa.scalar(NEVER, pa.int32()), rows.num_rows)
-        place = pc.index_in(rows["folder"], value_set=pa.array(self.names, pa.string()))
-        numbers = pc.fill_null(place, len(self.names)).cast(pa.int32())
-        return {"hash": rows["hash"], **dict.fromkeys(self.columns, never), self.folder: numbers}
+def _numbered(names: tuple[str, ...], columns: tuple[str, ...], folder: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Make rows of a question of addresses with their folders."""
+    never = pa.repeat(pa.scalar(NEVER, pa.int32()), rows.num_rows)
+    place = pc.index_in(rows["folder"], value_set=pa.array(names, pa.string()))
+    numbers = pc.fill_null(place, len(names)).cast(pa.int32())
+    return {"hash": rows["hash"], **dict.fromkeys(columns, never), folder: numbers}

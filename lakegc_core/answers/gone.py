@@ -37,7 +37,7 @@ from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import NewCommits, Place
 from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
-from lakegc_core.spark.session import clear_errors, many, run_tasks, runs_here
+from lakegc_core.spark.session import collected, many, run_tasks, runs_here
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.sweep.lost import spread
@@ -169,9 +169,7 @@ def _shown_now(spark: SparkSession, context: MarkContext, paths: str) -> _Now:
                 branches.setdefault(address, []).append(branch.name)
             if left <= 0:
                 break
-    known: set[str] = set()
-    for batch in context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS).batches("commit_id"):
-        known.update(batch["commit_id"].to_pylist())
+    known = set(context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS).values("commit_id"))
     moved = sum(each.commit_id not in known for each in (*refs, *context.client.tags(name)))
     return _Now(pa.concat_tables(rows), branches, left > 0, moved, _new_commits(spark, context))
 
@@ -223,14 +221,12 @@ def _groups(told: DataFrame) -> list[Json]:
 
     there = F.col("size").isNotNull().alias("there")
     keys = (F.col("inside"), there, F.col("mark_id"), F.col("sweep"), F.col("copied"))
-    with clear_errors():
-        rows = told.groupBy(*keys).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes")).collect()
-    return [row.asDict() for row in rows]
+    groups = told.groupBy(*keys).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
+    return [row.asDict() for row in collected(groups)]
 
 
 def _first(rows: DataFrame, most: int) -> list[Any]:
-    with clear_errors():
-        return list(rows.orderBy("path", "address").limit(most).collect())
+    return list(collected(rows.orderBy("path", "address").limit(most)))
 
 
 def _vanished(row: Any) -> Json:

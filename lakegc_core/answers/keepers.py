@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from lakegc_core.references.ranges.range_files import (
     writing,
 )
 from lakegc_core.references.staged import were_listed
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, runs_here
+from lakegc_core.spark.session import Mapped, count_of, many, run_on_rows, runs_here
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Source, read_all
@@ -144,31 +144,25 @@ def _ranges(
 
     tasks = tasks_for(metaranges.rows, 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
-    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, _RangesOf(reading(context), shape))
+    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, partial(_ranges_of, reading(context), shape))
     how = [F.max("count").alias("count"), *(F.min(name).alias(name) for name in numbers_in(shape))]
     return aside.put(RANGES, read.as_frame().groupBy("range_id").agg(*how), shape)
 
 
-@dataclass(frozen=True)
-class _RangesOf:
-    """Makes ranges of metaranges, each once for some metaranges."""
-
-    work: RangeReader
-    shape: pa.Schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            ids = batch.column("metarange_id")
-            for found in self.work.metarange_rows(ids.to_pylist()):
-                rows = found.filter(pc.not_equal(found["range_id"], ""))
-                owners = pc.index_in(rows["metarange_id"], value_set=ids)
-                for name in numbers_in(self.shape):
-                    rows = rows.append_column(name, batch.column(name).take(owners.combine_chunks()))
-                told = [("count", "max"), *((name, "min") for name in numbers_in(self.shape))]
-                once = rows.group_by("range_id").aggregate(told)
-                names = {f"{name}_{how}": name for name, how in told}
-                once = once.rename_columns([names.get(name, name) for name in once.column_names])
-                yield from once.select(self.shape.names).cast(self.shape).combine_chunks().to_batches()
+def _ranges_of(work: RangeReader, shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make ranges of metaranges, each once for some metaranges."""
+    for batch in batches:
+        ids = batch.column("metarange_id")
+        for found in work.metarange_rows(ids.to_pylist()):
+            rows = found.filter(pc.not_equal(found["range_id"], ""))
+            owners = pc.index_in(rows["metarange_id"], value_set=ids)
+            for name in numbers_in(shape):
+                rows = rows.append_column(name, batch.column(name).take(owners.combine_chunks()))
+            told = [("count", "max"), *((name, "min") for name in numbers_in(shape))]
+            once = rows.group_by("range_id").aggregate(told)
+            names = {f"{name}_{how}": name for name, how in told}
+            once = once.rename_columns([names.get(name, name) for name in once.column_names])
+            yield from once.select(shape.names).cast(shape).combine_chunks().to_batches()
 
 
 def _index_read(
@@ -180,8 +174,7 @@ def _index_read(
     known = own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).frame(spark, "range_id")
     wanted = ranges.frame(spark, *(field.name for field in _RANGE))
     unknown = wanted.join(many(known), "range_id", "left_anti").withColumn("references", F.lit(1).cast("long"))
-    with clear_errors():
-        count = unknown.count()
+    count = count_of(unknown)
     if not count:
         return Dataset(INDEX_SCHEMA)
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
@@ -195,7 +188,7 @@ def _rows_of_index(spark: SparkSession, question: Question, ranges: Dataset, ind
     Every worker holds ranges and their numbers, so many at a time; the index is read once for each of these shares.
     """
     shape = rows_schema(question)
-    shares = [_Numbered(share, numbers_in(shape)) for share in _shares(ranges.sources)]
+    shares = [partial(_numbered, share, numbers_in(shape)) for share in _shares(ranges.sources)]
     feeds = [index.feeds("range_id", "hash", make=share, repeated=("range_id",)) for share in shares]
     return rows_of_feeds(spark, [feed for some in feeds for feed in some], shape)
 
@@ -212,19 +205,13 @@ def _shares(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
         yield tuple(share)
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    """Gives rows of an index the numbers of their ranges, for some ranges."""
-
-    sources: tuple[Source, ...]
-    columns: tuple[str, ...]
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        ids, numbers = _numbers(self.sources, self.columns)
-        named = rows["range_id"]
-        places = pc.fill_null(pc.index_in(named.dictionary, value_set=ids), -1).take(named.indices).to_numpy()
-        found = {name: numbers[name][places] for name in self.columns}
-        return only({"hash": rows["hash"], **found}, places >= 0)
+def _numbered(sources: tuple[Source, ...], columns: tuple[str, ...], rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Give rows of an index the numbers of their ranges, for some ranges."""
+    ids, numbers = _numbers(sources, columns)
+    named = rows["range_id"]
+    places = pc.fill_null(pc.index_in(named.dictionary, value_set=ids), -1).take(named.indices).to_numpy()
+    found = {name: numbers[name][places] for name in columns}
+    return only({"hash": rows["hash"], **found}, places >= 0)
 
 
 @lru_cache(maxsize=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGE
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import Feed
 from lakegc_core.tables.hashing import hash_strings
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import part_results, parts_of
 
 HITS, HOLDING, FITTING = "hits", "holding", "fitting"
 _READ_FOR_PATHS = 4  # ranges; an object has one path, unless it was copied or moved without its bytes
@@ -71,7 +72,7 @@ class Search:
         """Entries of ranges that marks have read, by the hashes of their addresses: HITS_SCHEMA."""
         indexes = (layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX) for layer in self.layers)
         feeds = [feed for index in indexes for feed in index.feeds("range_id", "hash", repeated=("range_id",))]
-        return self._written(HITS, self.workers.run(feeds, _InIndex(self.aside, wish.hashes)), HITS_SCHEMA)
+        return self._written(HITS, self.workers.run(feeds, partial(_in_index, self.aside, wish.hashes)), HITS_SCHEMA)
 
     def retained(self, wish: Wish, indexed: Dataset) -> tuple[Dataset, set[int]]:
         """Entries of retained ranges among what is indexed, with their paths (HITS_SCHEMA), and the hashes of all
@@ -98,7 +99,7 @@ class Search:
         """The metaranges of all commits that hold a range among the hits: HOLDING_SCHEMA."""
         if not hits.rows:
             return Dataset(HOLDING_SCHEMA)
-        task = _Holding(reading(self.context), hits, self.aside)
+        task = partial(_holding, reading(self.context), hits, self.aside)
         return self._written(HOLDING, self.workers.run_on_values(self._metaranges, task), HOLDING_SCHEMA)
 
     def _written(self, name: str, results: Sequence[Json], schema: pa.Schema) -> Dataset:
@@ -121,21 +122,15 @@ class Search:
         return Values(tuple(Column(dataset, "metarange_id") for dataset in datasets))
 
 
-@dataclass(frozen=True)
-class _InIndex:
-    """Looks for addresses in a part of an index."""
-
-    aside: DatasetFolder
-    hashes: pa.Array
-
-    def __call__(self, feed: Feed) -> Iterator[Json]:
-        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
-        for batch in feed.read():
-            rows = batch.filter(pc.is_in(batch["hash"], value_set=self.hashes))
-            unknown = pa.nulls(rows.num_rows, pa.string())
-            columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
-            writer.write(pa.RecordBatch.from_arrays(columns, schema=HITS_SCHEMA))
-        yield from part_results(HITS, writer.close())
+def _in_index(aside: DatasetFolder, hashes: pa.Array, feed: Feed) -> Iterator[Json]:
+    """Look for addresses in a part of an index."""
+    writer = aside.writer(HITS, HITS_SCHEMA)
+    for batch in feed.read():
+        rows = batch.filter(pc.is_in(batch["hash"], value_set=hashes))
+        unknown = pa.nulls(rows.num_rows, pa.string())
+        columns = [rows["range_id"].cast(pa.string()), rows["hash"], unknown, unknown]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=HITS_SCHEMA))
+    yield from part_results(HITS, writer.close())
 
 
 @dataclass(frozen=True)
@@ -149,22 +144,20 @@ class _Entries:
 
     def ranges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The ranges of metaranges that can have the path."""
-        writer = PartWriter(self.aside.config, self.aside.at(FITTING), FITTING_SCHEMA)
-        for batch in batches:
-            for found in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
-                rows = found.filter(pc.not_equal(found["range_id"], ""))
-                if self.wish.path is not None:
-                    key = pa.scalar(_key(self.wish.path), pa.binary())
-                    fits = pc.and_(pc.less_equal(rows["min_key"], key), pc.greater_equal(rows["max_key"], key))
-                    rows = rows.filter(fits)
-                for each in rows.select(["range_id"]).to_batches():
-                    writer.write(each)
-        yield from part_results(FITTING, writer.close())
+        fitting = (rows.filter(self._may_have(rows)) for rows in self.work.metaranges(batches))
+        yield from self.aside.results(FITTING, fitting, FITTING_SCHEMA)
+
+    def _may_have(self, rows: pa.RecordBatch) -> pa.Array:
+        is_range = pc.not_equal(rows["range_id"], "")
+        if self.wish.path is None:
+            return is_range
+        key = pa.scalar(_key(self.wish.path), pa.binary())
+        return pc.and_(is_range, pc.and_(pc.less_equal(rows["min_key"], key), pc.greater_equal(rows["max_key"], key)))
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
         """The entries of ranges that are looked for. A range that comes with hashes is read for these alone, and all
         of them that were found are told."""
-        writer = PartWriter(self.aside.config, self.aside.at(HITS), HITS_SCHEMA)
+        writer = self.aside.writer(HITS, HITS_SCHEMA)
         told: set[int] = set()
         for batch in batches:
             ids = batch.column("range_id").to_pylist()
@@ -174,8 +167,7 @@ class _Entries:
                 if each in hashes:
                     found = found.filter(pc.is_in(found["hash"], value_set=hashes[each].values))
                     told.update(found["hash"].to_pylist())
-                for rows in found.to_batches():
-                    writer.write(rows)
+                writer.write(found)
         yield from part_results(HITS, writer.close())
         if told:
             yield {"hashes": sorted(told)}
@@ -200,23 +192,10 @@ def _key(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True)
-class _Holding:
-    """Finds the metaranges that hold some ranges, and writes them `aside`."""
-
-    work: RangeReader
-    hits: Dataset
-    aside: DatasetFolder
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        ranges: set[str] = set()
-        for batch in self.hits.batches("range_id"):
-            ranges.update(pc.unique(batch["range_id"]).to_pylist())
-        ids = pa.array(sorted(ranges), pa.string())
-        writer = PartWriter(self.aside.config, self.aside.at(HOLDING), HOLDING_SCHEMA)
-        for batch in batches:
-            for rows in self.work.metarange_rows(batch.column("metarange_id").to_pylist()):
-                held = rows.filter(pc.is_in(rows["range_id"], value_set=ids))
-                for each in held.select(HOLDING_SCHEMA.names).to_batches():
-                    writer.write(each)
-        yield from part_results(HOLDING, writer.close())
+def _holding(
+    work: RangeReader, hits: Dataset, aside: DatasetFolder, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Json]:
+    """Find the metaranges that hold some ranges, and write them `aside`."""
+    ids = pa.array(sorted(set(hits.values("range_id"))), pa.string())
+    held = (rows.filter(pc.is_in(rows["range_id"], value_set=ids)) for rows in work.metaranges(batches))
+    yield from aside.results(HOLDING, held, HOLDING_SCHEMA)

@@ -26,7 +26,7 @@ from lakegc_core.references.commits.known_walk import KnowingWalk, Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import PartWriter, part_results, parts_of
+from lakegc_core.tables.parts import parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,16 +112,11 @@ class _QuestionWalk(KnowingWalk):
         table = pa.Table.from_arrays([pa.array(ids.tolist(), pa.string()), *map(pa.array, found)], schema=schema)
         wanted = pc.not_equal(table["metarange_id"], "")
         some = pa.array(np.logical_or.reduce([numbers != NEVER for numbers in found]))
-        writer = PartWriter(self.aside.config, self.aside.at(METARANGES), schema)
-        for batch in table.filter(pc.and_(wanted, some)).to_batches():
-            writer.write(batch)
-        yield from part_results(METARANGES, writer.close())
+        yield from self.aside.results(METARANGES, table.filter(pc.and_(wanted, some)), schema)
 
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self.aside.config, self.aside.at(OTHERS), COMMITS_SCHEMA)
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
-        writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
-        yield from part_results(OTHERS, writer.close())
+        yield from self.aside.results(OTHERS, pa.table(columns, schema=COMMITS_SCHEMA), COMMITS_SCHEMA)
 
 
 def check_patterns(patterns: Iterable[str]) -> None:

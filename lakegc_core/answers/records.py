@@ -9,14 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.workers import Workers
-from lakegc_core.marks.artifacts import facts_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Json, Stage
-from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
-from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
@@ -61,23 +58,14 @@ def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapp
     return found
 
 
-def origins_of(workers: Workers, layers: Sequence[Layer], addresses: Sequence[str]) -> list[Json]:
-    """Rows of `address`, `path` and `commit_id`, which last showed an address as far as a mark knows."""
+def origins_of(workers: Workers, known: Dataset, addresses: Sequence[str]) -> list[Json]:
+    """Rows of `address`, `path` and `commit_id`, which last showed an address, among the origins that are known."""
     wanted = pa.array(addresses, pa.string())
 
     def task(feed: Feed) -> Iterator[Json]:
         yield from _rows(feed, wanted)
 
-    return workers.run(known_origins(layers).feeds("address", "path", "commit_id"), task) if addresses else []
-
-
-def known_origins(layers: Sequence[Layer]) -> Dataset:
-    """The origins that a mark knows: those of the newest of its layers that looked for them."""
-    stage = Stage.EXPIRED_ADDRESSES
-    for layer in layers:
-        if facts_of(layer.manifests, ExpiredFacts).origins is not None:
-            return layer.mark.dataset_of(layer.manifests[stage], ORIGINS_SCHEMA, ORIGINS, may_lack=True)
-    return Dataset(ORIGINS_SCHEMA)
+    return workers.run(known.feeds("address", "path", "commit_id"), task) if addresses else []
 
 
 def stored(context: MarkContext, addresses: Sequence[str]) -> Mapping[str, ObjectInfo]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -60,7 +60,7 @@ def objects_of(
     rows = among(spark, rows, _deleted_since(spark, context, own, aside).keys(), found=False)
     for reason, keeper in keepers.items():
         rows = flagged(spark, rows, reason, keeper.keys())
-    return rows.then(SCHEMA, _Judging(Judge.of(context, xid_times)))
+    return rows.then(SCHEMA, partial(_judged, Judge.of(context, xid_times)))
 
 
 def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside: DatasetFolder) -> Dataset:
@@ -71,26 +71,21 @@ def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside:
     return aside.put(_DELETED, gone(spark, records), _ADDRESS)
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """Makes rows of SCHEMA of rows of the inventory with their flags."""
-
-    judge: Judge
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            unknown = pa.repeat(False, batch.num_rows)
-            rows = self.judge(pa.Table.from_batches([batch]).append_column(Reason.STAGED.value, unknown))
-            alone = pc.equal(rows["reason"], Reason.UNREFERENCED)
-            # The mark knows more of what is unreferenced: what branches show, and what it could not ask for.
-            aside = pc.and_not(rows[_ASIDE], rows[_STAGED])
-            reasons = pc.if_else(pc.and_(alone, aside), Reason.UNASKED, rows["reason"])
-            found = pa.table(
-                {
-                    "hash": hash_strings(rows["address"]) if len(rows) else pa.array([], pa.int64()),
-                    "size": rows["size"],
-                    "reason": reasons,
-                    "staged": rows[_STAGED],
-                }
-            )
-            yield from found.cast(SCHEMA).combine_chunks().to_batches()
+def _judged(judge: Judge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make rows of SCHEMA of rows of the inventory with their flags."""
+    for batch in batches:
+        unknown = pa.repeat(False, batch.num_rows)
+        rows = judge(pa.Table.from_batches([batch]).append_column(Reason.STAGED.value, unknown))
+        alone = pc.equal(rows["reason"], Reason.UNREFERENCED)
+        # The mark knows more of what is unreferenced: what branches show, and what it could not ask for.
+        aside = pc.and_not(rows[_ASIDE], rows[_STAGED])
+        reasons = pc.if_else(pc.and_(alone, aside), Reason.UNASKED, rows["reason"])
+        found = pa.table(
+            {
+                "hash": hash_strings(rows["address"]) if len(rows) else pa.array([], pa.int64()),
+                "size": rows["size"],
+                "reason": reasons,
+                "staged": rows[_STAGED],
+            }
+        )
+        yield from found.cast(SCHEMA).combine_chunks().to_batches()

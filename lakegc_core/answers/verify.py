@@ -17,7 +17,7 @@ from lakegc_core.marks.json_files import decode, encode, unsealed
 from lakegc_core.marks.ledger import KEPT, UNTOUCHED, Kind
 from lakegc_core.marks.sweeps import STATEMENT, files_of, missing, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many, run_tasks
+from lakegc_core.spark.session import collected, many, run_tasks
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.statement import FORM, mark_of, outcomes_of, statement
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -309,8 +309,7 @@ def _check_plan(spark: SparkSession, mark: MarkArtifacts, plan: Json, journal: D
 
 
 def _named(rows: DataFrame) -> list[str]:
-    with clear_errors():
-        return sorted(row["address"] for row in rows.select("address").distinct().limit(MOST).collect())
+    return sorted(row["address"] for row in collected(rows.select("address").distinct().limit(MOST)))
 
 
 def _faults(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[int, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from lakegc_core.answers.gone import gone
-from lakegc_core.answers.verify import Verification, verify
-from lakegc_core.cli.opening import complete_mark, opened, own_mark, spark_of
+from lakegc_core.answers.verify import verify
+from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.errors import RefusedError
 from lakegc_core.views import accounts
@@ -18,8 +18,7 @@ UNPROVEN = 5
 
 def run_gone(options: argparse.Namespace, reporter: Reporter) -> int:
     context = complete_mark(opened(options, reporter), options.mark_id)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "gone"):
+    with at_work(context, reporter, "gone") as spark:
         found = gone(spark, context, options.paths, options.most).as_json()
     show(options, found, accounts.gone_screen(found))
     return 0
@@ -28,15 +27,10 @@ def run_gone(options: argparse.Namespace, reporter: Reporter) -> int:
 def run_verify(options: argparse.Namespace, reporter: Reporter) -> int:
     context = opened(options, reporter)
     mark_id = own_mark(context, options.mark_id)
-    spark = spark_of(context.settings, quick=True)
-    with reporter.watch(spark, "verify"):
+    with at_work(context, reporter, "verify", quick=True) as spark:
         found = verify(spark, context, mark_id)
     told = found.as_json()
     show(options, told, accounts.verify_screen(told))
-    return _code(found)
-
-
-def _code(found: Verification) -> int:
     if found.differs:
         return RefusedError.exit_code
     return 0 if found.is_whole else UNPROVEN

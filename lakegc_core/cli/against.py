@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
-from lakegc_core.cli.opening import complete_mark, opened, own_mark, spark_of
+from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.pipeline import write_table
 from lakegc_core.sweep.other_tools import OtherMark, find_other_mark
 from lakegc_core.views import answers
 from lakegc_core.views.progress import Reporter
@@ -36,8 +32,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     context = complete_mark(repository, own_mark(repository, options.mark_id))
     other = find_other_mark(context, options.against)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "review"):
+    with at_work(context, reporter, "review") as spark:
         if options.addresses == STDOUT:
             _write(spark, context, other, sys.stdout.buffer)
             return 0
@@ -53,20 +48,4 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
 def _write(spark: SparkSession, context: MarkContext, other: OtherMark, out: IO[bytes]) -> int:
     """Write the objects that only one of both would delete; return how many."""
     rows = rows_of_both(spark, context, other, made_of(context, other))
-    count = 0
-    with _text(out) as text, clear_errors():
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(COLUMNS)
-        for row in rows.where(rows["by"] != BOTH).toLocalIterator():
-            lines.writerow(row)
-            count += 1
-    return count
-
-
-@contextmanager
-def _text(out: IO[bytes]) -> Iterator[io.TextIOWrapper]:
-    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
-    try:
-        yield text
-    finally:
-        text.detach()
+    return write_table(rows.where(rows["by"] != BOTH), COLUMNS, out)

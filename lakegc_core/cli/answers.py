@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
-from lakegc_core.cli.opening import complete_mark, opened, spark_of
+from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import NO_RULE, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
@@ -34,9 +34,7 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
     with ExitStack() as stack:
 
         def start() -> SparkSession:
-            spark = spark_of(context.settings, quick=True)
-            stack.enter_context(reporter.watch(spark, "explain"))
-            return spark
+            return stack.enter_context(at_work(context, reporter, "explain", quick=True))
 
         found = explain(start, context, options.what).as_json()
     show(options, found, answers.explain_screen(found))
@@ -45,8 +43,7 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
     context = _mark_of(options, reporter)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "du"):
+    with at_work(context, reporter, "du") as spark:
         found = du(spark, context, options.together).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.du_screen(found))
     return 0
@@ -55,8 +52,7 @@ def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
 def run_whatif(options: argparse.Namespace, reporter: Reporter) -> int:
     wish = Wish(_rules(options.rule), tuple(options.without), options.protect_tags)
     context = _mark_of(options, reporter)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "whatif"):
+    with at_work(context, reporter, "whatif") as spark:
         found = whatif(spark, context, wish).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.whatif_screen(found))
     return 0

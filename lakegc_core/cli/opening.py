@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakegc_core.config.settings import Settings
@@ -23,6 +25,16 @@ def spark_of(settings: Settings, *, quick: bool = False) -> SparkSession:
     from lakegc_core.spark.session import session_soon
 
     return session_soon(settings.spark.master, settings.spark.conf, quick=quick)
+
+
+@contextmanager
+def at_work(
+    context: RepositoryContext, reporter: Reporter, doing: str, *, quick: bool = False
+) -> Iterator[SparkSession]:
+    """The session of a repository's settings, whose progress is shown as that of `doing`. `quick`: for little work."""
+    spark = spark_of(context.settings, quick=quick)
+    with reporter.watch(spark, doing):
+        yield spark
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

@@ -8,7 +8,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.answers.du import du
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.cli.history import code_of, histories_of
-from lakegc_core.cli.opening import complete_mark, opened, spark_of
+from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import page_file, show, since_of, write_page
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
@@ -56,8 +56,7 @@ def _of_one(options: argparse.Namespace, since: float, reporter: Reporter) -> Js
 
 
 def _answers(context: MarkContext, reporter: Reporter) -> Json:
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "report"):
+    with at_work(context, reporter, "report") as spark:
         usage = du(spark, context).as_json()
         return {"usage": usage, "curves": whatif(spark, context, Wish({})).as_json()["curves"]}
 

@@ -35,12 +35,14 @@ MOST_NAMED = 100
 
 
 def _mark_arguments(to: argparse.ArgumentParser) -> None:
+    """find the garbage of a repository and judge it; deletes nothing"""
     name_repository(to)
     _marking_options(to)
     metrics_option(to)
 
 
 def _review_arguments(to: argparse.ArgumentParser) -> None:
+    """show a mark and judge it again"""
     name_mark(to)
     option(to, "--addresses", metavar="FILE", help="write the expired addresses to FILE, one a line; - is stdout")
     flag(to, "--csv", "with --addresses: as CSV with a header, and where each object was last shown")
@@ -49,6 +51,7 @@ def _review_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _sweep_arguments(to: argparse.ArgumentParser) -> None:
+    """delete what a mark found, after another look"""
     name_mark(to)
     _sweeping_options(to)
     flag(to, "--close", "close a sweep that broke off: account for what it deleted, and delete nothing more")
@@ -56,6 +59,7 @@ def _sweep_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _run_arguments(to: argparse.ArgumentParser) -> None:
+    """mark, then sweep what may be swept by now"""
     name_repository(to)
     _marking_options(to)
     _sweeping_options(to)
@@ -100,11 +104,13 @@ def _accepting_options(to: argparse.ArgumentParser, verb: str) -> None:
 
 
 def _marks_arguments(to: argparse.ArgumentParser) -> None:
+    """list the marks of a repository, newest first"""
     name_repository(to)
     flag(to, "--retired", "list those that were retired instead, and what they freed")
 
 
 def _retire_arguments(to: argparse.ArgumentParser) -> None:
+    """delete the artifacts of old marks that nothing needs; a record of each stays"""
     name_repository(to)
     text = f"newest complete marks to keep (default: as lakegc.yaml says, else {KEEP_MARKS})"
     option(to, "--keep", whole(0), metavar="N", help=text)
@@ -112,11 +118,13 @@ def _retire_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _history_arguments(to: argparse.ArgumentParser) -> None:
+    """show what the marks and sweeps of one or all repositories found and deleted"""
     one_or_all(to)
     metrics_option(to)
 
 
 def _report_arguments(to: argparse.ArgumentParser) -> None:
+    """show what is garbage and what was freed, of one or all repositories, and write it as a page"""
     one_or_all(to)
     option(to, "--html", metavar="FILE", help="write the report as one page of HTML with pictures to FILE")
     text = "with --html or --json, of one repository: also what each branch and each number of days keeps (du, whatif)"
@@ -129,12 +137,14 @@ def _by_mark(to: argparse.ArgumentParser, use: str = "answer from") -> None:
 
 
 def _du_arguments(to: argparse.ArgumentParser) -> None:
+    """show what each branch, tag and hold keeps, and what would go without it"""
     _by_mark(to)
     text = "count these branches and tags together: branch:GLOB or tag:GLOB, several with commas between them"
     option(to, "--together", _patterns, many=True, metavar="PATTERNS", help=text)
 
 
 def _whatif_arguments(to: argparse.ArgumentParser) -> None:
+    """show what would be garbage with other rules, branches or tags, and what each number of days keeps"""
     _by_mark(to)
     text = f"days of a rule, as `default=14` or `main=30`; `main={NO_RULE}` for no rule of that branch"
     option(to, "--rule", many=True, metavar="NAME=DAYS", help=text)
@@ -169,6 +179,7 @@ def _glob(given: str) -> str:
 
 
 def _gone_arguments(to: argparse.ArgumentParser) -> None:
+    """show what became of all objects that ever stood at some paths"""
     _by_mark(to)
     to.add_argument("paths", metavar="GLOB", help="paths: * stays in a folder, ** crosses them")
     text = f"name at most so many objects of each kind, up to 2,000; the others are counted (default: {MOST_NAMED})"
@@ -176,18 +187,26 @@ def _gone_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _explain_arguments(to: argparse.ArgumentParser) -> None:
+    """show why an object, or each version of a path, is kept or gone"""
     _by_mark(to)
     text = "lakefs://REPO/REF/PATH, a path (all its versions), or the address of an object in the store"
     to.add_argument("what", metavar="WHAT", help=text)
 
 
+def _verify_arguments(to: argparse.ArgumentParser) -> None:
+    """compute the statements of a mark's sweeps again, and name what differs"""
+    name_mark(to)
+
+
 def _backup_arguments(to: argparse.ArgumentParser) -> None:
+    """copy away what a mark would delete, under its own keys"""
     name_mark(to)
     to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
     _copying_options(to)
 
 
 def _restore_arguments(to: argparse.ArgumentParser) -> None:
+    """bring the objects of a mark back, from their backup, out of quarantine, or from what the store keeps"""
     name_mark(to)
     text = "where from: the DEST of the backup; without it, from quarantine, else from what the store itself keeps"
     to.add_argument("source", metavar="SRC", nargs="?", help=text)
@@ -197,6 +216,7 @@ def _restore_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _drill_arguments(to: argparse.ArgumentParser) -> None:
+    """delete a few objects that a mark would delete, bring them back, and compare: proof that undo works here"""
     _by_mark(to, "drill with")
     _accepting_options(to, "drill")
     text = f"delete and bring back at most so many objects (default: {DRILL_OBJECTS})"
@@ -212,6 +232,7 @@ def _copying_options(to: argparse.ArgumentParser) -> None:
 
 
 def _doctor_arguments(to: argparse.ArgumentParser) -> None:
+    """look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours"""
     to.add_argument(
         "repository",
         metavar="REPO",
@@ -221,6 +242,7 @@ def _doctor_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _try_arguments(to: argparse.ArgumentParser) -> None:
+    """make a throw-away repository in your lakeFS; mark, sweep, restore and remove it, without waiting"""
     text = "where to: a storage namespace, such as s3://bucket/prefix/; all lies in a prefix of its own below it"
     to.add_argument("place", metavar="PLACE", nargs="?", help=text)
     text = "remove what a trial that broke off has left in this place, which it named; nothing else is ever removed"
@@ -228,83 +250,40 @@ def _try_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _schema_arguments(to: argparse.ArgumentParser) -> None:
-    """Add no arguments."""
+    """print the JSON Schema of lakegc.yaml, for editors"""
 
 
-def _verb(module: str, name: str, text: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> Verb:
-    """A verb whose work is the function `run_<name>` of a module of this room."""
+def _verb(module: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> Verb:
+    """The verb of a function `_<name>_arguments`, whose docstring is its text. Its work is `run_<name>` of a module of
+    this room."""
+    name = add_arguments.__name__.removeprefix("_").removesuffix("_arguments")
 
     def run(options: argparse.Namespace, reporter: Reporter) -> int:
         code: int = getattr(import_module(f"lakegc_core.cli.{module}"), f"run_{name}")(options, reporter)
         return code
 
-    return Verb(name, text, add_arguments, run)
+    return Verb(name, add_arguments.__doc__ or "", add_arguments, run)
 
 
 VERBS = (
-    _verb("marking", "mark", "find the garbage of a repository and judge it; deletes nothing", _mark_arguments),
-    _verb("marking", "review", "show a mark and judge it again", _review_arguments),
-    _verb("marking", "sweep", "delete what a mark found, after another look", _sweep_arguments),
-    _verb("marking", "run", "mark, then sweep what may be swept by now", _run_arguments),
-    _verb("history", "marks", "list the marks of a repository, newest first", _marks_arguments),
-    _verb(
-        "history",
-        "history",
-        "show what the marks and sweeps of one or all repositories found and deleted",
-        _history_arguments,
-    ),
-    _verb(
-        "history",
-        "retire",
-        "delete the artifacts of old marks that nothing needs; a record of each stays",
-        _retire_arguments,
-    ),
-    _verb(
-        "report",
-        "report",
-        "show what is garbage and what was freed, of one or all repositories, and write it as a page",
-        _report_arguments,
-    ),
-    _verb("answers", "explain", "show why an object, or each version of a path, is kept or gone", _explain_arguments),
-    _verb("answers", "du", "show what each branch, tag and hold keeps, and what would go without it", _du_arguments),
-    _verb(
-        "answers",
-        "whatif",
-        "show what would be garbage with other rules, branches or tags, and what each number of days keeps",
-        _whatif_arguments,
-    ),
-    _verb("accounts", "gone", "show what became of all objects that ever stood at some paths", _gone_arguments),
-    _verb("accounts", "verify", "compute the statements of a mark's sweeps again, and name what differs", name_mark),
-    _verb(
-        "copying",
-        "backup",
-        "copy away what a mark would delete, under its own keys",
-        _backup_arguments,
-    ),
-    _verb(
-        "copying",
-        "restore",
-        "bring the objects of a mark back, from their backup, out of quarantine, or from what the store keeps",
-        _restore_arguments,
-    ),
-    _verb(
-        "drill",
-        "drill",
-        "delete a few objects that a mark would delete, bring them back, and compare: proof that undo works here",
-        _drill_arguments,
-    ),
-    _verb(
-        "doctor",
-        "doctor",
-        "look whether a repository can be marked and swept, and what endangers it; deletes nothing of yours",
-        _doctor_arguments,
-    ),
-    _verb(
-        "trial",
-        "try",
-        "make a throw-away repository in your lakeFS; mark, sweep, restore and remove it, without waiting",
-        _try_arguments,
-    ),
-    _verb("schema", "schema", "print the JSON Schema of lakegc.yaml, for editors", _schema_arguments),
+    _verb("marking", _mark_arguments),
+    _verb("marking", _review_arguments),
+    _verb("marking", _sweep_arguments),
+    _verb("marking", _run_arguments),
+    _verb("history", _marks_arguments),
+    _verb("history", _history_arguments),
+    _verb("history", _retire_arguments),
+    _verb("report", _report_arguments),
+    _verb("answers", _explain_arguments),
+    _verb("answers", _du_arguments),
+    _verb("answers", _whatif_arguments),
+    _verb("accounts", _gone_arguments),
+    _verb("accounts", _verify_arguments),
+    _verb("copying", _backup_arguments),
+    _verb("copying", _restore_arguments),
+    _verb("drill", _drill_arguments),
+    _verb("doctor", _doctor_arguments),
+    _verb("trial", _try_arguments),
+    _verb("schema", _schema_arguments),
 )
 """In the order of `lakegc --help`."""

@@ -41,7 +41,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
-from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.session import Mapped, count_of, many
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep.chosen import Chosen
@@ -295,8 +295,7 @@ def _chosen(spark: SparkSession, context: MarkContext, objects: DataFrame, paths
 
 def _spread(objects: DataFrame) -> DataFrame:
     """The objects in enough partitions to keep every task busy, and few enough to be worth a task."""
-    with clear_errors():
-        count = objects.count()
+    count = count_of(objects)
     least = min(2 * spark_width(objects.sparkSession), count)
     return objects.repartition(max(1, least, min(_MOST_TASKS, count // _ROWS_A_TASK)))
 

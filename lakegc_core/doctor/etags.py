@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.doctor.finding import Finding, Level, sentence
+from lakegc_core.doctor.finding import Finding, alarm, note, sentence, warning
 from lakegc_core.policy.xids import is_shard, slice_time
 from lakegc_core.store.base import Store
 from lakegc_core.store.etags import MD5_ETAG, ask_heads
@@ -32,17 +32,17 @@ def examine_etags(store: Store) -> list[Finding]:
     rows = list(_chosen(store))
     found = ask_heads(store, rows)
     if found.contradiction:
-        return [Finding("etags-no-md5", Level.ALARM, found.contradiction, WHY, REMOVE)]
+        return [alarm("etags-no-md5", found.contradiction, WHY, REMOVE)]
     if found.shown:
         return []
     unchecked = "Whether ETags are MD5s, as lakegc.yaml says, cannot be checked"
     if not rows:
         what = f"{unchecked}: no object was found that was uploaded in one piece."
-        return [Finding("etags-unchecked", Level.NOTE, what, WHY, "Ask the doctor again when there are objects.")]
+        return [note("etags-unchecked", what, WHY, "Ask the doctor again when there are objects.")]
     what = sentence(f"{unchecked}: HEAD shows none of {len(rows)} objects: {found.failure or 'they are gone'}")
     why = f"{WHY} A mark that cannot check it is refused."
     do = "Let the key see data (on S3 s3:GetObject), or remove `etags: md5` from lakegc.yaml."
-    return [Finding("etags-unchecked", Level.WARNING, what, why, do)]
+    return [warning("etags-unchecked", what, why, do)]
 
 
 def _chosen(store: Store) -> Iterator[tuple[str, int, str]]:

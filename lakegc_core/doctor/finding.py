@@ -12,6 +12,7 @@ from lakegc_core.names import Json
 from lakegc_core.store.settings import Untold
 
 T = TypeVar("T")
+_NAMED = 5
 
 
 class Level(StrEnum):
@@ -31,6 +32,21 @@ class Finding:
     what: str
     why: str
     do: str
+
+
+def alarm(name: str, what: str, why: str, do: str) -> Finding:
+    """A finding of level ALARM."""
+    return Finding(name, Level.ALARM, what, why, do)
+
+
+def warning(name: str, what: str, why: str, do: str) -> Finding:
+    """A finding of level WARNING."""
+    return Finding(name, Level.WARNING, what, why, do)
+
+
+def note(name: str, what: str, why: str, do: str) -> Finding:
+    """A finding of level NOTE."""
+    return Finding(name, Level.NOTE, what, why, do)
 
 
 @dataclass(frozen=True)
@@ -94,9 +110,8 @@ def cannot_be_told(name: str, subject: str, told: Untold) -> Finding:
     needs = f" (needs {told.right})" if told.right else ""
     look = "look into the store's own settings yourself"
     do = f"Allow the key {told.right}, or {look}." if told.right else f"{look.capitalize()}."
-    return Finding(
+    return note(
         name,
-        Level.NOTE,
         f"{subject} cannot be told: {told.why.rstrip('.')}{needs}.",
         "What cannot be told may be fine or not.",
         do,
@@ -120,6 +135,12 @@ class Trials:
     def failed(self, name: str, what: str, need: Need) -> None:
         """Keep a finding."""
         self.findings.append(Finding(name, need.level, sentence(what), need.why, need.do))
+
+
+def some(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def sentence(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakegc_core.doctor.finding import Finding, Level, Need, Trials, sentence
+from lakegc_core.doctor.finding import Finding, Level, Need, Trials, alarm, sentence
 from lakegc_core.errors import IncompleteError, ServerError
 from lakegc_core.lakefs.advice import NO_RIGHT
 from lakegc_core.lakefs.client import READS, LakeFSClient
@@ -56,10 +56,10 @@ def no_lakefs(client: LakeFSClient) -> Finding | None:
             do = "The endpoint is not a lakeFS: correct LAKECTL_SERVER_ENDPOINT_URL or ~/.lakectl.yaml."
         else:
             return None
-        return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
+        return alarm("no-lakefs", sentence(str(error)), MARK.why, do)
     except ServerError as error:  # no answer, or a page of somebody else's
         do = "Correct what the message names, and ask the doctor again."
-        return Finding("no-lakefs", Level.ALARM, sentence(str(error)), MARK.why, do)
+        return alarm("no-lakefs", sentence(str(error)), MARK.why, do)
     return None
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, some, warning
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.elsewhere import may_refer
 from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight_all, what_is_known
 from lakegc_core.policy.judgements import well_known
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.references.staged import lists_branches
-
-_NAMED = 5
 
 
 def examine_namespaces(context: RepositoryContext) -> list[Finding]:
@@ -41,11 +39,10 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
 def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """The finding that other repositories (name and namespace) lie in the same place, or one in the other."""
     if touching := overlapping(namespace, others):
-        yield Finding(
+        yield alarm(
             "shared-namespace",
-            Level.ALARM,
             f"The namespace of {name}, {namespace.uri}, is shared with, or nested in or around, that of "
-            f"{_some(touching)}.",
+            f"{some(touching)}.",
             "The data of one looks like garbage in the other. The guard `namespace` stops every sweep.",
             "Move one of them to a namespace of its own. Until then neither can be collected.",
         )
@@ -53,9 +50,8 @@ def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -
 
 def _spelling(namespace: Namespace) -> Iterator[Finding]:
     if lists_branches(namespace) and not namespace.is_local:
-        yield Finding(
+        yield warning(
             "namespace-spelling",
-            Level.WARNING,
             f"lakeFS spells the namespace {namespace.uri} as {namespace.spelled} in the addresses that it gives out.",
             "So lakeFS does not know these as its own: its list of what is staged leaves linked uploads out, and it "
             "links an address at any later time. Marks and looks list each branch with staged changes instead.",
@@ -68,15 +64,9 @@ def _referring(namespace: Namespace, seen: Iterable[Sighting]) -> Iterator[Findi
         return
     names = sorted(each.name for each in seen if each.refers and may_refer(namespace, each.refers))
     if names:
-        yield Finding(
+        yield note(
             "referring",
-            Level.NOTE,
-            f"{_some(names)} refer to objects outside of their own namespaces that may lie in this one.",
+            f"{some(names)} refer to objects outside of their own namespaces that may lie in this one.",
             "A sweep here keeps what their newest marks refer to, and knows of nothing newer.",
             "Mark them as often as this repository.",
         )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, warning
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
@@ -40,7 +40,7 @@ def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
         do = f"lakegc mark {context.repository.id}"
-        return [*found, Finding(NO_MARK, Level.NOTE, "There is no complete mark yet.", why, do)]
+        return [*found, note(NO_MARK, "There is no complete mark yet.", why, do)]
     opened = open_mark(context, mark.mark_id)
     looked = [*_age(opened), *_guards(opened), *_ignored(opened), *_foreign(opened.mark), *_references(opened)]
     return [*found, *looked]
@@ -50,9 +50,8 @@ def _drill(context: RepositoryContext) -> Iterator[Finding]:
     """The finding that the last drill did not pass, or is not over."""
     drill = last_drill(context)
     if drill is not None and drill.problem:
-        yield Finding(
+        yield alarm(
             "drill",
-            Level.ALARM,
             f"Drill {drill.name} did not pass: {drill.problem}.",
             "What sweeps delete by mistake may not come back, and what the drill deleted may be gone still.",
             f"lakegc drill {context.repository.id}; it first ends a drill that is not over.",
@@ -62,9 +61,8 @@ def _drill(context: RepositoryContext) -> Iterator[Finding]:
 def _age(context: MarkContext) -> Iterator[Finding]:
     age, limit = clock.now().timestamp() - context.header.started_at, context.level.mark_validity.total_seconds()
     if age > limit:
-        yield Finding(
+        yield note(
             "old-mark",
-            Level.NOTE,
             f"The newest complete mark, {context.header.mark_id}, is {age / 86400:.0f} days old.",
             "It is too old to be swept, and what is said of it here may have changed.",
             f"lakegc mark {context.repository.id}",
@@ -88,9 +86,8 @@ def _guards(context: MarkContext) -> Iterator[Finding]:
 def _ignored(context: MarkContext) -> Iterator[Finding]:
     ignored = context.mark.facts(CommitsFacts).commits_ignored
     if ignored:
-        yield Finding(
+        yield note(
             "ignored-commits",
-            Level.NOTE,
             f"Mark {context.header.mark_id} ignored {len(ignored):,} commits by lakegc.yaml: {', '.join(ignored)}.",
             "What only they refer to is garbage, if their metaranges cannot be read, by lakeFS neither. Of their "
             "parents only those count that lakeFS knows.",
@@ -98,9 +95,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
         )
     committed = context.mark.facts(CommittedFacts)
     if committed.ranges_ignored:
-        yield Finding(
+        yield note(
             "ignored-ranges",
-            Level.NOTE,
             f"Mark {context.header.mark_id} passed over {committed.ranges_ignored:,} ranges that it could not read and "
             f"that only commits of `ignore_commits` have: {', '.join(committed.ranges_ignored_ids)}.",
             "What only they refer to is garbage. What the other ranges of these commits refer to is kept.",
@@ -108,9 +104,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
         )
         return  # nobody knows which of the commits have these ranges
     if idle := sorted({*context.policy.ignore_commits} - {*ignored}):
-        yield Finding(
+        yield note(
             "ignores-nothing",
-            Level.NOTE,
             f"lakegc.yaml says to ignore commits that mark {context.header.mark_id} did not: {', '.join(idle)}.",
             "No commit has this id, or all of it can be read and its parents are known, or the mark is older than the "
             "setting.",
@@ -125,18 +120,16 @@ def _foreign(mark: MarkArtifacts) -> Iterator[Finding]:
     )
     outside = facts.foreign - facts.unknown
     if outside.objects:
-        yield Finding(
+        yield note(
             "foreign-objects",
-            Level.NOTE,
             f"{outside.objects:,} objects ({outside.bytes:,} bytes) outside data/ are not lakeFS's, by mark "
             f"{mark.mark_id}. The largest folders of all foreign objects: {folders}.",
             "lakegc never touches them, and nobody else collects them.",
             "See whose they are, and delete by hand only what nobody needs. Files of Iceberg tables are among them.",
         )
     if facts.unknown.objects:
-        yield Finding(
+        yield note(
             "unknown-names",
-            Level.NOTE,
             f"{facts.unknown.objects:,} objects ({facts.unknown.bytes:,} bytes) below data/ have names that lakeFS "
             f"never gives, by mark {mark.mark_id}. The largest folders of all foreign objects: {folders}.",
             "lakegc keeps them. lakeFS's own collector takes them for garbage once nothing refers to them.",
@@ -148,9 +141,8 @@ def _references(context: MarkContext) -> Iterator[Finding]:
     """The findings on references across the border of the namespace, in either direction."""
     facts, is_local = context.mark.facts(ExpiredFacts), context.namespace.is_local
     if facts.neighbours.addresses:
-        yield Finding(
+        yield note(
             "referred-to",
-            Level.NOTE,
             f"Other repositories refer to {facts.neighbours.addresses:,} objects of this one, by mark "
             f"{context.header.mark_id}.",
             "A sweep here keeps what their newest marks refer to, and knows of nothing newer.",
@@ -159,9 +151,8 @@ def _references(context: MarkContext) -> Iterator[Finding]:
     # On a folder, lakeFS writes whole addresses of its own objects too. They name no place.
     elsewhere = {name: count for name, count in facts.refers_elsewhere.items() if name or not is_local}
     if elsewhere:
-        yield Finding(
+        yield note(
             "refers-elsewhere",
-            Level.NOTE,
             f"Commits refer to {sum(elsewhere.values()):,} addresses outside of this namespace, in "
             f"{', '.join(sorted(elsewhere))}.",
             "Sweeps of other repositories of this lakeFS keep these objects. Nothing else does.",
@@ -173,9 +164,8 @@ def _strangers(context: RepositoryContext) -> Iterator[Finding]:
     names = strangers(context.workspace, context.home)
     if names:
         more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        yield Finding(
+        yield note(
             "strangers",
-            Level.NOTE,
             f"{len(names):,} folders in {context.workspace.root}/{context.home}/marks/ are no marks: "
             f"{', '.join(map(repr, names[:_SHOWN]))}{more}.",
             "lakegc gives no mark such a name. It passes these folders over, and nobody deletes them.",
@@ -188,9 +178,8 @@ def _left_behind(context: RepositoryContext) -> Iterator[Finding]:
     left = left_behind(context.data) if context.workspace != context.data else []
     if left:
         home = f"{context.workspace.root}/{context.home}"
-        yield Finding(
+        yield warning(
             "left-behind",
-            Level.WARNING,
             f"{' and '.join(left)} hold marks or copies of this repository, but `workspace` leads to {home}/.",
             "No restore finds these copies, no sweep goes on with one that broke off there, and nobody retires them. A "
             "first mark is refused.",
@@ -202,9 +191,8 @@ def _left_behind(context: RepositoryContext) -> Iterator[Finding]:
 def _iceberg(context: RepositoryContext) -> Iterator[Finding]:
     branch = context.repository.default_branch
     if next((page for page in context.client.objects(context.repository.id, branch, _ICEBERG) if page), None):
-        yield Finding(
+        yield note(
             "iceberg-tables",
-            Level.NOTE,
             f"Branch {branch} has tables of lakeFS's Iceberg catalog, whose files lie outside data/.",
             "lakegc does not judge these files: it never deletes them, also where no table needs them any more.",
             "Clean them up with the means of lakeFS Enterprise.",

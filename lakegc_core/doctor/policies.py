@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
 from lakegc_core.config.settings import Settings
-from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.doctor.finding import Finding, note, warning
 from lakegc_core.doctor.namespaces import shared
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
@@ -19,17 +19,15 @@ MOST = 500
 def examine_patterns(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
     """Patterns of lakegc.yaml that fit no repository. One for all (`*`) always fits."""
     if idle := _idle((policy.match for policy in settings.repositories), names):
-        yield Finding(
+        yield warning(
             "policy-without-repository",
-            Level.WARNING,
             f"No repository is called like these entries of `repositories` in lakegc.yaml: {', '.join(idle)}.",
             "A misspelt entry protects nothing: the repository that was meant has the next entry's policy, or none.",
             "Correct or remove them.",
         )
     if idle := _idle(settings.neighbours.ignore, names):
-        yield Finding(
+        yield note(
             "ignored-without-repository",
-            Level.NOTE,
             f"No repository is called like these entries of `neighbours.ignore` in lakegc.yaml: {', '.join(idle)}.",
             "They do nothing.",
             "Correct or remove them.",
@@ -52,7 +50,7 @@ def examine_places(repository: Repository, every: Sequence[Repository]) -> Itera
         namespace = Namespace(repository.storage_namespace)
     except SettingsError as error:
         why, do = "lakegc cannot reach its data.", "Collect it with something else."
-        yield Finding("unknown-store", Level.NOTE, str(error), why, do)
+        yield note("unknown-store", str(error), why, do)
         return
     others = ((each.id, each.storage_namespace) for each in every if each.id != repository.id)
     yield from shared(repository.id, namespace, others)

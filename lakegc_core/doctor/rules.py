@@ -7,13 +7,12 @@ from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.config.settings import RepositoryPolicy
-from lakegc_core.doctor.finding import Finding, Level, sentence
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, sentence, some, warning
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import GcRules, Repository
 from lakegc_core.policy import safety
 
-_NAMED = 5
 _FOREVER = 3650  # days: nobody means to wait for so long
 _YOUNG = 365  # days: a younger repository has rules that reach beyond its beginning
 _HOW = "lakectl gc set-config"
@@ -28,17 +27,15 @@ def examine_rules(client: LakeFSClient, repository: Repository, policy: Reposito
 
 def _no_rules(repository: Repository, policy: RepositoryPolicy) -> Iterator[Finding]:
     if policy.rules == "keep-all-commits":
-        yield Finding(
+        yield note(
             "no-rules",
-            Level.NOTE,
             "There are no rules of garbage collection, and lakegc.yaml says `rules: keep-all-commits`.",
             "Every commit is kept: only what was never committed becomes garbage.",
             f"Set rules in lakeFS if old versions may go ({_HOW}).",
         )
         return
-    yield Finding(
+    yield alarm(
         "no-rules",
-        Level.ALARM,
         f"Repository {repository.id} has no rules of garbage collection.",
         "Nothing says which commits may go, so lakegc refuses to mark it.",
         f"Set rules in lakeFS ({_HOW}), or say `rules: keep-all-commits` in lakegc.yaml.",
@@ -55,10 +52,10 @@ def _short(rules: GcRules) -> Iterator[Finding]:
     why = "Only the head of a branch is kept. What it showed before is garbage as soon as it shows something else."
     do = f"Set at least 1 day, or as long as people may want to go back ({_HOW})."
     if negative := [what for what, kept in days.items() if kept < 0]:
-        what = f"The rules keep history for a negative number of days: {_some(negative)}."
-        yield Finding("negative-rule", Level.ALARM, what, why, do)
+        what = f"The rules keep history for a negative number of days: {some(negative)}."
+        yield alarm("negative-rule", what, why, do)
     if none := [what for what, kept in days.items() if kept == 0]:
-        yield Finding("zero-rule", Level.WARNING, f"The rules keep history for 0 days: {_some(none)}.", why, do)
+        yield warning("zero-rule", f"The rules keep history for 0 days: {some(none)}.", why, do)
 
 
 def _unknown_branches(client: LakeFSClient, repository: Repository, rules: GcRules) -> Iterator[Finding]:
@@ -68,10 +65,9 @@ def _unknown_branches(client: LakeFSClient, repository: Repository, rules: GcRul
         if not unknown:
             return
     if unknown:
-        yield Finding(
+        yield warning(
             "rule-without-branch",
-            Level.WARNING,
-            f"{len(unknown):,} rules are for branches that do not exist: {_some(sorted(unknown))}.",
+            f"{len(unknown):,} rules are for branches that do not exist: {some(sorted(unknown))}.",
             "Such a rule keeps nothing. If the branch was renamed or the name is a pattern, which lakeFS does not "
             f"know, the default of {rules.default_retention_days} days applies.",
             f"Correct the names, or remove the rules ({_HOW}).",
@@ -97,9 +93,8 @@ def _tags(client: LakeFSClient, repository: Repository, policy: RepositoryPolicy
         return
     tag = next(client.tags(repository.id), None)
     if tag is not None:
-        yield Finding(
+        yield warning(
             "tags-not-protected",
-            Level.WARNING,
             f"lakegc.yaml says `protect_tags: false`, and the repository has tags, such as {tag.name}.",
             "The data of a tag goes once no rule keeps its commit. The tag stays, and reads of it answer 410.",
             'Remove `protect_tags: false`, or hold the tags that must stay (`holds: ["tag:…"]`).',
@@ -114,9 +109,4 @@ def _ages(client: LakeFSClient, policy: RepositoryPolicy) -> Iterator[Finding]:
         safety.check_min_age(policy.min_age or safety.DEFAULT_MIN_AGE, grace, level)
     except SettingsError as error:
         why = "Between an upload and its link nothing refers to the object: a mark would take it for garbage."
-        yield Finding("min-age", Level.ALARM, sentence(str(error)), why, "Set a longer `min_age` in lakegc.yaml.")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+        yield alarm("min-age", sentence(str(error)), why, "Set a longer `min_age` in lakegc.yaml.")

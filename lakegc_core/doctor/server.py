@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakegc_core.config.settings import ServerSettings
-from lakegc_core.doctor.finding import Finding, Level
+from lakegc_core.doctor.finding import Finding, alarm, note, warning
 from lakegc_core.lakefs.models import ServerConfig
 from lakegc_core.names import Json
 
@@ -60,25 +60,22 @@ def examine_server(config: ServerConfig, settings: ServerSettings) -> Iterator[F
 def _of_version(config: ServerConfig) -> Iterator[Finding]:
     release = config.release
     if release is None:
-        yield Finding(
+        yield note(
             "server-version",
-            Level.NOTE,
             f"The version of lakeFS cannot be told: it says {config.version or 'nothing'!r}.",
             "Which of lakeFS's defects it has is not known. lakegc works around all of those that are known.",
             "Nothing, if this is a build of your own.",
         )
     elif release < _DUMPS_SINCE:
-        yield Finding(
+        yield alarm(
             "server-version",
-            Level.ALARM,
             f"lakeFS {config.version} is older than 1.3, and cannot dump its commits.",
             "Every mark needs this dump.",
             "Upgrade lakeFS.",
         )
     elif release < _PREPARES_BESIDE_SINCE:
-        yield Finding(
+        yield warning(
             "server-version",
-            Level.WARNING,
             f"lakeFS {config.version} is older than 1.72, and lists the commits to keep within one request.",
             "A proxy may end a request that takes minutes. On stores that cannot presign, the request always fails.",
             "Upgrade lakeFS, or give requests to it 20 minutes in every proxy.",
@@ -87,18 +84,16 @@ def _of_version(config: ServerConfig) -> Iterator[Finding]:
 
 def _of_edition(config: ServerConfig, settings: ServerSettings) -> Iterator[Finding]:
     if config.is_enterprise:
-        yield Finding(
+        yield note(
             "enterprise",
-            Level.NOTE,
             f"This server calls itself {config.edition}. Datasets and mounts of this edition can pin commits.",
             "No call that lakegc knows tells which commits these are. They expire by the GC rules like any other, and "
             "a sweep then deletes what only they refer to.",
             'Hold each pinned commit: put a tag on it, or add `"commit:ID"` to its `holds` in lakegc.yaml.',
         )
     if config.may_compact and settings.compaction != "never":
-        yield Finding(
+        yield note(
             "compaction",
-            Level.NOTE,
             "This lakeFS may compact what is staged; it does not say whether it does.",
             "lakegc keeps garbage of the size of a staged object until that is committed.",
             "If compaction is off, say `server: {compaction: never}` in lakegc.yaml.",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level, Need, Trials
+from lakegc_core.doctor.finding import Finding, Level, Need, Trials, warning
 from lakegc_core.doctor.lakefs_rights import Answers
 from lakegc_core.errors import (
     IncompleteError,
@@ -125,9 +125,8 @@ def judge_server_clock(skew: float, level: SafetyLevel) -> list[Finding]:
     if abs(skew) <= level.clock_skew.total_seconds():
         return []
     return [
-        Finding(
+        warning(
             "server-clock",
-            Level.WARNING,
             f"lakeFS's clock and that of this machine differ by {skew:.0f} s.",
             "lakeFS dates commits and names objects by its own clock. If that is behind, rules drop commits too early, "
             "and young objects look old.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import CAME_BACK, Kind, records_of
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, TakenBack
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.session import collected, many, moment
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
@@ -69,8 +70,7 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
     if not objects.parts:
         return CameBack()
     found = objects.frame(spark)
-    with clear_errors():
-        some = [row["address"] for row in found.select("address").limit(_EXAMPLES).collect()]
+    some = [row["address"] for row in collected(found.select("address").limit(_EXAMPLES))]
     amount = Amount(objects.rows, objects.sum("bytes"))
     return CameBack(objects, amount, tuple(sorted(some)), tuple(TakenBack(**each) for each in taken_back(found)))
 
@@ -83,18 +83,13 @@ def _seen(rows: DataFrame, own: Layer, config: StoreConfig) -> DataFrame:
     listed_at = own.manifests[Stage.NAMESPACE_LISTING].started_at
     shape = rows.select(*SCHEMA.names)
     sure = F.col("at") < moment(listed_at - APART)
-    asked = shape.where(~sure).mapInArrow(_There(config), shape.schema)
+    asked = shape.where(~sure).mapInArrow(partial(_there, config), shape.schema)
     after = F.greatest(F.col("at") + F.expr("INTERVAL 1 MICROSECOND"), moment(listed_at))
     return shape.where(sure).unionByName(asked).withColumn("at", after)
 
 
-@dataclass(frozen=True)
-class _There:
-    """Lets through what a store holds."""
-
-    config: StoreConfig
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            found = heads(connect(self.config), batch["address"].to_pylist())
-            yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))
+def _there(config: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Let through what a store holds."""
+    for batch in batches:
+        found = heads(connect(config), batch["address"].to_pylist())
+        yield batch.filter(pa.array([each is not None for each in found], pa.bool_()))

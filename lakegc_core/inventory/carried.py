@@ -82,7 +82,7 @@ def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> 
         for row in _units_in(layer)
         if row["unit"] in wanted and row["listed_in"] in known and row["listed_at"] >= wanted[row["unit"]] + window
     }
-    for row in _rows(layer.dataset(Stage.EXPIRED_ADDRESSES, OBJECTS_SCHEMA, LEARNT)):
+    for row in layer.dataset(Stage.EXPIRED_ADDRESSES, OBJECTS_SCHEMA, LEARNT).dicts():
         if row["unit"] in found:
             found[row["unit"]]["objects"] += 1
             found[row["unit"]]["bytes"] += row["size"]
@@ -90,11 +90,7 @@ def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> 
 
 
 def _units_in(layer: Layer) -> Iterator[dict[str, Any]]:
-    return _rows(layer.dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS))
-
-
-def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    return (row for batch in dataset.batches() for row in batch.to_pylist())
+    return layer.dataset(Stage.NAMESPACE_LISTING, UNITS_SCHEMA, UNITS).dicts()
 
 
 def known_slices(layers: Sequence[Layer]) -> list[str]:
@@ -190,29 +186,23 @@ _SWEPT = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class _Swept:
-    """Makes rows of _SWEPT of what a journal says is gone or there, for carried units; and of objects that a mark saw
-    again, which have no outcome. `age`: of the mark that was swept."""
-
-    units: Units
-    age: int = -1
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        names = rows.schema.names
-        outcomes = rows["outcome"] if "outcome" in names else pa.repeat(SEEN_AGAIN, rows.num_rows)
-        sizes = rows["size"] if "size" in names else pa.repeat(0, rows.num_rows)
-        units = unit_of(rows["address"])
-        ages = self.units.ages_of(units)
-        at = rows["at"].cast(_AT).cast(pa.int64())
-        there = pc.is_in(outcomes, _THERE)
-        told = pc.or_(there, pc.is_in(outcomes, _OVER)).to_numpy(zero_copy_only=False)
-        told &= (ages >= 0) & (at.to_numpy() / 1e6 >= self.units.listed_at(units) - APART)
-        # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
-        # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
-        sure = (self.age >= 0) & (self.age <= ages)
-        named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": sizes}
-        return only(named | {"at": at, "there": there, "sure": sure}, told)
+def _swept(units: Units, age: int, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Make rows of _SWEPT of what a journal says is gone or there, for carried units; and of objects that a mark saw
+    again, which have no outcome. `age`: of the mark that was swept; -1 of no such mark."""
+    names = rows.schema.names
+    outcomes = rows["outcome"] if "outcome" in names else pa.repeat(SEEN_AGAIN, rows.num_rows)
+    sizes = rows["size"] if "size" in names else pa.repeat(0, rows.num_rows)
+    own = unit_of(rows["address"])
+    ages = units.ages_of(own)
+    at = rows["at"].cast(_AT).cast(pa.int64())
+    there = pc.is_in(outcomes, _THERE)
+    told = pc.or_(there, pc.is_in(outcomes, _OVER)).to_numpy(zero_copy_only=False)
+    told &= (ages >= 0) & (at.to_numpy() / 1e6 >= units.listed_at(own) - APART)
+    # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
+    # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
+    sure = (age >= 0) & (age <= ages)
+    named = {"hash": hash_strings(rows["address"]), "address": rows["address"], "size": sizes}
+    return only(named | {"at": at, "there": there, "sure": sure}, told)
 
 
 def _once(rows: pa.Table) -> Iterator[pa.Table]:
@@ -235,14 +225,14 @@ def write_gone(
     feeds = [
         feed
         for journal in journals(context, since)
-        for feed in journal.rows.feeds(make=_Swept(units, units.age(journal.mark_id)))
+        for feed in journal.rows.feeds(make=partial(_swept, units, units.age(journal.mark_id)))
     ]
     if not feeds:
         return Dataset(GONE_SCHEMA)
     for layer in layers:
         last = layer.manifests[Stage.EXPIRED_ADDRESSES]
         seen = layer.mark.dataset_of(last, COLUMNS[Kind.SEEN], CAME_BACK, may_lack=True)
-        feeds += seen.feeds(make=_Swept(units))
+        feeds += seen.feeds(make=partial(_swept, units, -1))
     swept = gather(spark, feeds, _SWEPT, _once, _SWEPT, partitions_for(rows_in(feeds)), holding=units.rows)
     found = out.divide(swept, {GONE: GONE_SCHEMA, _UNSURE: GONE_SCHEMA}, _split_sure, bytes_of)
     if not found[_UNSURE].parts:
@@ -255,15 +245,9 @@ def _split_sure(table: pa.Table) -> dict[str, pa.Table]:
     return {GONE: table.filter(table["sure"]), _UNSURE: table.filter(pc.invert(table["sure"]))}
 
 
-@dataclass(frozen=True)
-class _Current:
-    """Lets through rows of a layer that no newer listing of their unit replaces."""
-
-    units: Units
-    layer: str
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        return columns_of(rows.filter(pa.array(self.units.age(self.layer) <= self.units.ages_of(rows["unit"]))))
+def _current(units: Units, layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Let through rows of a layer that no newer listing of their unit replaces."""
+    return columns_of(rows.filter(pa.array(units.age(layer) <= units.ages_of(rows["unit"]))))
 
 
 def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
@@ -283,7 +267,7 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
         for layer in layers
         for stage, name in _DATASETS
         for feed in layer.dataset(stage, OBJECTS_SCHEMA, name).feeds(
-            make=_Current(units, layer.mark_id) if units else columns_of, within=within
+            make=partial(_current, units, layer.mark_id) if units else columns_of, within=within
         )
     ]
     holding = units.rows if units else 0

@@ -143,8 +143,7 @@ def _nested_file(context: MarkContext, units: Dataset) -> str:
     shard: the unit that has one."""
     if not units.sum("nested"):
         return ""
-    rows = (row for batch in units.batches("unit", "nested") for row in batch.to_pylist())
-    unit = next(row["unit"] for row in rows if row["nested"])
+    unit = next(row["unit"] for row in units.dicts("unit", "nested") if row["nested"])
     for batch in connect(context.data).list(unit):
         found = batch["address"].filter(pc.match_substring_regex(batch["address"], _NESTED))
         if len(found):
@@ -222,9 +221,8 @@ class _Listing:
 
     def write_units(self, rows: Iterable[Json]) -> list[Part]:
         """Write what is known of units."""
-        writer = PartWriter(self.out.config, self.out.at(UNITS), UNITS_SCHEMA, _sums)
-        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA))
-        return writer.close()
+        table = pa.RecordBatch.from_pylist(list(rows), schema=UNITS_SCHEMA)
+        return list(self.out.written(UNITS, table, UNITS_SCHEMA, _sums).parts)
 
     def writer(self) -> PartWriter:
         """A writer of objects: OBJECTS_SCHEMA."""

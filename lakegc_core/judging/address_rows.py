@@ -4,7 +4,6 @@ address and says what to do with it. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,61 +64,46 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class AddressRows:
-    """Turns rows of one kind into what they say of an address."""
-
-    kind: int
-    units: Units
-    listed_from: float
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        addresses = rows["address"]
-        named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
-        told = named | {"kind": self.kind, "hash": hash_strings(addresses)}
-        if self.kind in (ANEW, CANARY, GONE_SINCE):
-            return told
-        if "unit" not in told:
-            told["unit"] = unit_of(addresses)
-        told["carried"] = self.units.ages_of(told["unit"]) > 0
-        if self.kind == BEFORE:
-            told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
-        if self.kind in (BEFORE, DROPPED_SINCE):
-            return only(told, told["carried"])
-        asks = ~(xid_times(addresses) >= self.listed_from)
-        if "exact" in rows.schema.names:
-            told["exact"] = rows["exact"]
-            asks &= rows["exact"].to_numpy(zero_copy_only=False)
-        return told | {"asks": asks}
+def address_rows(kind: int, units: Units, listed_from: float, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Turn rows of one kind into what they say of an address."""
+    addresses = rows["address"]
+    named = {name: rows[name] for name in _OBJECT_NAMES if name in rows.schema.names}
+    told = named | {"kind": kind, "hash": hash_strings(addresses)}
+    if kind in (ANEW, CANARY, GONE_SINCE):
+        return told
+    if "unit" not in told:
+        told["unit"] = unit_of(addresses)
+    told["carried"] = units.ages_of(told["unit"]) > 0
+    if kind == BEFORE:
+        told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
+    if kind in (BEFORE, DROPPED_SINCE):
+        return only(told, told["carried"])
+    asks = ~(xid_times(addresses) >= listed_from)
+    if "exact" in rows.schema.names:
+        told["exact"] = rows["exact"]
+        asks &= rows["exact"].to_numpy(zero_copy_only=False)
+    return told | {"asks": asks}
 
 
 _OBJECT_NAMES = tuple(OBJECTS_SCHEMA.names)
 
 
-@dataclass(frozen=True)
-class IndexRows:
+def index_rows(kind: int, layer: str, held: Wanted, sought: Wanted, rows: pa.RecordBatch) -> Mapping[str, Any]:
     """Rows of a layer's index that matter: the range is retained and was read in this layer, and the address is sought.
     A few others come along, because hashes collide and a sieve lets some through; they can only keep garbage."""
-
-    kind: int
-    layer: str
-    held: Wanted
-    sought: Wanted
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        hashes, ranges = rows["hash"].to_numpy(), pc.dictionary_encode(rows["range_id"])
-        names = ranges.dictionary.cast(pa.string())  # of few ranges, each in many rows
-        held = np.zeros(len(names), np.bool_)
-        held[filter_of(self.held).rows(reading_keys(names, pa.repeat(self.layer, len(names))))] = True
-        numbers = ranges.indices.to_numpy()
-        counted = np.flatnonzero(held[numbers])
-        hashes, first = np.unique(hashes[counted], return_index=True)  # sorted keys are looked up much quicker
-        chosen = sieve_of(self.sought).rows(hashes)
-        return {
-            "kind": self.kind,
-            "hash": hashes[chosen],
-            "range_id": names.take(pa.array(numbers[counted[first[chosen]]])),
-        }
+    hashes, ranges = rows["hash"].to_numpy(), pc.dictionary_encode(rows["range_id"])
+    names = ranges.dictionary.cast(pa.string())  # of few ranges, each in many rows
+    is_held = np.zeros(len(names), np.bool_)
+    is_held[filter_of(held).rows(reading_keys(names, pa.repeat(layer, len(names))))] = True
+    numbers = ranges.indices.to_numpy()
+    counted = np.flatnonzero(is_held[numbers])
+    hashes, first = np.unique(hashes[counted], return_index=True)  # sorted keys are looked up much quicker
+    chosen = sieve_of(sought).rows(hashes)
+    return {
+        "kind": kind,
+        "hash": hashes[chosen],
+        "range_id": names.take(pa.array(numbers[counted[first[chosen]]])),
+    }
 
 
 def decide(rows: pa.Table) -> Iterator[pa.Table]:

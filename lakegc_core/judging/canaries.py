@@ -30,7 +30,6 @@ from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.store.base import ObjectInfo, connect, heads
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.parts import PartWriter
 
 BRANCH, HELD = "branch", "held"
 """Kinds beside TAG: shown by a branch, by a tag that protects, and by a commit that a hold names."""
@@ -65,10 +64,9 @@ class Canaries:
         """MarkError if the subtraction left one of them in."""
         for dataset in (findings.expired, findings.kept):
             for source in (each for each in dataset.sources if each.part.sums.get(CANARIES)):
-                for rows in Dataset(dataset.schema, (source,)).batches("address"):
-                    for key in rows.column(0).to_pylist():
-                        if key in self.found:
-                            raise MarkError(self._told(key))
+                for key in Dataset(dataset.schema, (source,)).values("address"):
+                    if key in self.found:
+                        raise MarkError(self._told(key))
 
     def _told(self, key: str) -> str:
         shown = self.found[key]
@@ -102,9 +100,8 @@ def smuggle(context: MarkContext, own: Layer) -> Canaries:
     }
     # No manifest names this dataset: what is smuggled in is no part of the mark.
     out = context.mark.out(Stage.EXPIRED_ADDRESSES)
-    writer = PartWriter(out.config, out.at(CANARIES), OBJECTS_SCHEMA)
-    writer.write(pa.RecordBatch.from_pydict(columns, OBJECTS_SCHEMA))
-    return Canaries(found, out.dataset(CANARIES, writer.close(), OBJECTS_SCHEMA))
+    rows = pa.RecordBatch.from_pydict(columns, OBJECTS_SCHEMA)
+    return Canaries(found, out.written(CANARIES, rows, OBJECTS_SCHEMA))
 
 
 def _refs(context: MarkContext, own: Layer) -> Mapping[str, Iterator[str]]:

@@ -15,7 +15,7 @@ from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of, wi
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import count_of, many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,8 +116,7 @@ def staged_lost(
         then = before.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT).frame(spark, *_COLUMNS)
         left = (findings.expired + findings.kept).frame(spark, *_COLUMNS).where(f"reason != '{Reason.STAGED}'")
         then = then.where(f"reason = '{Reason.STAGED}'")
-        with clear_errors():
-            return int(then.join(many(left), "address", "left_semi").count())
+        return count_of(then.join(many(left), "address", "left_semi"))
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(f"{Stage.EXPIRED_ADDRESSES}: mark {previous.mark_id} does not say what was staged then ({error})")
         return None

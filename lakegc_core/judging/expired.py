@@ -17,7 +17,7 @@ from lakegc_core.judging import statistics
 from lakegc_core.judging.asked import Asked, ask_branches
 from lakegc_core.judging.canaries import smuggle
 from lakegc_core.judging.compared import accepted_before, previous_of, staged_lost
-from lakegc_core.judging.optimized import against_changes
+from lakegc_core.judging.optimized import ChangedAddresses
 from lakegc_core.judging.reasons import Judge, divide
 from lakegc_core.judging.since import with_since
 from lakegc_core.judging.subtraction import Unreferenced, against_all
@@ -56,7 +56,7 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     commits_read_at = own.manifests[Stage.RETENTION_COMMITS].finished_at
     canaries = smuggle(context, own)
     found = (
-        against_changes(spark, context, own, layers, listed_at, canaries.objects)
+        ChangedAddresses(spark, context, own, layers, listed_at, canaries.objects).run()
         if layers
         else against_all(spark, context, own, listed_at, canaries.objects)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,9 +38,9 @@ from lakegc_core.judging.address_rows import (
     STAGED,
     SWEPT,
     VERDICTS,
-    AddressRows,
-    IndexRows,
+    address_rows,
     decide,
+    index_rows,
 )
 from lakegc_core.judging.subtraction import ABSENT, Unreferenced
 from lakegc_core.marks.context import MarkContext
@@ -82,26 +83,16 @@ _ANSWERS = {**dict.fromkeys((LEARNT, _RETURNED, _LOOSE), OBJECTS_SCHEMA), ABSENT
 range holds (_LOOSE); addresses without an object (ABSENT)."""
 
 
-def against_changes(
-    spark: SparkSession,
-    context: MarkContext,
-    own: Layer,
-    layers: Sequence[Layer],
-    listed_from: float,
-    canaries: Dataset,
-) -> Unreferenced:
-    """Find what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
+@dataclass(frozen=True)
+class ChangedAddresses:
+    """Finds what the mark `own`, which rests on `layers`, has to judge. `listed_from`: when its listing began, unix
     seconds. An address that was given out later need not be in the listing, so it does not count as missing.
     `canaries`: OBJECTS_SCHEMA."""
-    return _ChangedAddresses(spark, context, own, tuple(layers), listed_from, canaries).run()
 
-
-@dataclass(frozen=True)
-class _ChangedAddresses:
     spark: SparkSession
     context: MarkContext
     own: Layer
-    layers: tuple[Layer, ...]
+    layers: Sequence[Layer]
     listed_from: float
     canaries: Dataset
 
@@ -139,7 +130,9 @@ class _ChangedAddresses:
         feeds = [
             feed
             for kind, dataset in changes
-            for feed in dataset.feeds(*COLUMNS[kind], make=AddressRows(kind, units, self.listed_from), once=kind == NEW)
+            for feed in dataset.feeds(
+                *COLUMNS[kind], make=partial(address_rows, kind, units, self.listed_from), once=kind == NEW
+            )
         ]
         sought = Wanted(tuple(source for _, dataset in changes for source in dataset.sources))
         held = self.own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).keys(
@@ -147,7 +140,8 @@ class _ChangedAddresses:
         )
         index: list[Feed] = []
         for layer in every:
-            make = IndexRows(HELD if layer is self.own else HELD_BEFORE, layer.mark_id, held, sought)
+            kind = HELD if layer is self.own else HELD_BEFORE
+            make = partial(index_rows, kind, layer.mark_id, held, sought)
             hashes = layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
             index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=True)
         # An estimate: each sought row meets about one index row, and the sieve lets a share of the others through.
@@ -182,7 +176,7 @@ class _ChangedAddresses:
         width = min(4 * spark_width(self.spark), 1 + every.rows // _ASKED_PER_TASK)
         rows = Mapped(every.frame(self.spark).repartition(width), SOUGHT_SCHEMA)
         unknown = among(self.spark, rows, found.keys(), found=False)
-        answers = unknown.then(_ANSWER, _Asking(self.context.data, self.context.namespace).ask)
+        answers = unknown.then(_ANSWER, partial(_ask, self.context.data, self.context.namespace))
         answers = flagged(self.spark, answers, SWEPT, swept.keys("hash"))
         return self._out.divide(answers, _ANSWERS, _by_answer, _sizes)
 
@@ -200,27 +194,20 @@ def _split_lying(table: pa.Table) -> dict[str, pa.Table]:
     return {_LEFT: table.filter(table[FREED]), _FOUND: table.filter(table[ASKED])}
 
 
-@dataclass(frozen=True)
-class _Asking:
+def _ask(data: StoreConfig, namespace: Namespace, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Asks a store for objects."""
-
-    data: StoreConfig
-    namespace: Namespace
-
-    def ask(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each address a row: what the store says of the object, or nulls if it is not there."""
-        for batch in batches:
-            told = heads(connect(self.data), batch["address"].to_pylist())
-            units = unit_of(batch["address"]).to_pylist()
-            foreign = pc.invert(self.namespace.collectable(batch["address"])).to_pylist()
-            rows = []
-            for number, (row, found) in enumerate(zip(batch.to_pylist(), told, strict=True)):
-                if found is None:
-                    rows.append(row)
-                    continue
-                said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}
-                rows.append(row | said | {"unit": units[number], "foreign": foreign[number]})
-            yield pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
+    for batch in batches:
+        told = heads(connect(data), batch["address"].to_pylist())
+        units = unit_of(batch["address"]).to_pylist()
+        foreign = pc.invert(namespace.collectable(batch["address"])).to_pylist()
+        rows = []
+        for number, (row, found) in enumerate(zip(batch.to_pylist(), told, strict=True)):
+            if found is None:
+                rows.append(row)
+                continue
+            said = {"size": found.size, "last_modified": found.last_modified, "etag": found.etag}
+            rows.append(row | said | {"unit": units[number], "foreign": foreign[number]})
+        yield pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
 
 
 def _by_answer(table: pa.Table) -> dict[str, pa.Table]:

@@ -9,7 +9,6 @@ no pass of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +97,7 @@ def largest(
     `expired`: rows with address and size; `strange`: with reason too.
     """
     feeds = expired.feeds("address", "size", make=_folders)
-    feeds += strange.feeds("address", "size", "reason", make=_UnitRows(tuple(reasons)))
+    feeds += strange.feeds("address", "size", "reason", make=partial(_unit_rows, tuple(reasons)))
     made = gather(spark, feeds, _FOLDERS, _top_of, _ROWS, partitions_for(rows_in(feeds)))
     rows = run_on_rows(made, lambda batches: (row for batch in batches for row in batch.to_pylist())) if feeds else []
     rows = sorted(rows, key=lambda row: (-row["bytes"], row["prefix"]))
@@ -151,15 +150,10 @@ def _folders(rows: pa.RecordBatch) -> Mapping[str, Any]:
     return _rows_of(_EXPIRED, pc.replace_substring_regex(rows["address"], "[^/]*$", ""), rows["size"])
 
 
-@dataclass(frozen=True)
-class _UnitRows:
+def _unit_rows(reasons: tuple[str, ...], rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The units of objects that are kept for one of `reasons`, with their objects and bytes."""
-
-    reasons: tuple[str, ...]
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        rows = rows.filter(pc.is_in(rows["reason"], pa.array(self.reasons, pa.string())))
-        return _rows_of(_STRANGE, unit_of(rows["address"]), rows["size"])
+    rows = rows.filter(pc.is_in(rows["reason"], pa.array(reasons, pa.string())))
+    return _rows_of(_STRANGE, unit_of(rows["address"]), rows["size"])
 
 
 def _rows_of(kind: int, prefixes: pa.Array, sizes: pa.Array) -> Mapping[str, Any]:

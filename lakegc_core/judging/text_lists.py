@@ -44,9 +44,6 @@ class _TextLists:
                     store.write(key, b"")
 
     def write(self, part: Dataset) -> Iterator[Json]:
-        lines: list[str] = []
-        for batch in part.batches("address"):
-            lines += batch.column(0).to_pylist()
-        name, data = list_of(part.parts[0].name), as_lines(lines)
+        name, data = list_of(part.parts[0].name), as_lines(part.values("address"))
         connect(self.config).write(f"{self.target}/{name}", data)
         yield {"list": name, "sha256": hashlib.sha256(data).hexdigest()}

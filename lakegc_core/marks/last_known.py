@@ -16,7 +16,7 @@ from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.findings import instant
 from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.spark.session import Mapped, collected
 from lakegc_core.tables.dataset import readable
 from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in, since_last
 from lakegc_core.tables.hashing import hash_strings
@@ -157,12 +157,10 @@ def taken_back(found: DataFrame) -> list[Json]:
     the deleted objects of a sweep, but their bytes are."""
     from pyspark.sql import functions as F
 
-    with clear_errors():
-        rows = (
-            found.where("mark_id is not null")
-            .groupBy("mark_id", "sweep")
-            .agg(F.sum(F.when(F.col("lost"), 0).otherwise(1)).alias("objects"), F.sum("bytes").alias("bytes"))
-            .orderBy("mark_id", "sweep")
-            .collect()
-        )
-    return [row.asDict() for row in rows]
+    sums = (
+        found.where("mark_id is not null")
+        .groupBy("mark_id", "sweep")
+        .agg(F.sum(F.when(F.col("lost"), 0).otherwise(1)).alias("objects"), F.sum("bytes").alias("bytes"))
+        .orderBy("mark_id", "sweep")
+    )
+    return [row.asDict() for row in collected(sums)]

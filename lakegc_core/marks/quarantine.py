@@ -268,8 +268,7 @@ def _copied(copies: Store, needed: Dataset, *, early: bool) -> Iterator[list[str
     """The addresses among `needed` of which copies lie here, in batches. Few are asked for one by one, as are the first
     ones if it is `early`; many are looked up while the copies are listed."""
     if early or needed.rows <= _FIRST:
-        rows = (each for batch in needed.batches("address") for each in batch["address"].to_pylist())
-        first = list(islice(rows, _FIRST))
+        first = list(islice(needed.values("address"), _FIRST))
         yield [key for key, copy in zip(first, heads(copies, first), strict=True) if copy is not None]
         return
     among = filter_of(needed.keys())

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakegc_core.names import Json
 from lakegc_core.policy.holders import DELETED, Holders, Past
 from lakegc_core.policy.scenarios import Known
-from lakegc_core.references.commits.known_walk import KnowingWalk, column_at, rows_at
+from lakegc_core.references.commits.known_walk import KnowingWalk
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 
 PASTS = "pasts"
@@ -79,8 +79,8 @@ class PastWalk(KnowingWalk):
 
     def _unread(self) -> set[str]:
         """The metaranges that only commits which are not retained have, and that no mark has read for paths."""
-        others = column_at(self.place.others, "metarange_id")
-        return others.difference(column_at(self.place.commits, "metarange_id"), column_at(self.looked, "id"), {""})
+        others = set(self.place.others.values("metarange_id"))
+        return others.difference(self.place.commits.values("metarange_id"), self.looked.values("id"), {""})
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
         """The deleted branch of each commit in its history, by row; of several branches the one that went last."""
@@ -95,9 +95,9 @@ class PastWalk(KnowingWalk):
 
     def _lost(self) -> list[Json]:
         """The branches that earlier marks saw and that are gone, the newest first, each head once."""
-        here = {each["name"] for each in rows_at(self.place.refs) if each["kind"] == "branch"}
-        lost = {(each["name"], each["commit_id"]): each for each in rows_at(self.lost)}
-        for each in rows_at(self.former):
+        here = {each["name"] for each in self.place.refs.dicts() if each["kind"] == "branch"}
+        lost = {(each["name"], each["commit_id"]): each for each in self.lost.dicts()}
+        for each in self.former.dicts():
             if each["kind"] == "branch" and each["name"] not in here:
                 head = {"name": each["name"], "commit_id": each["commit_id"]}
                 lost.setdefault((each["name"], each["commit_id"]), {**head, "gone": int(self.place.facts.began_at)})

@@ -16,7 +16,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import clear_errors, run_tasks
+from lakegc_core.spark.session import collected, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +31,12 @@ def missing_paths(
 ) -> list[dict[str, str]]:
     """Up to SHOWN of the missing addresses, each with one path that shows it; staged ones with their branch as well.
     "" where nobody knows: of staged ones a bounded search looks for the path."""
-    with clear_errors():
-        addresses = [row[0] for row in missing.select("address").limit(SHOWN).collect()]
-        holding = committed.where(committed["address"].isin(addresses)).select("address", "range_id")
-        rows = holding.limit(4 * SHOWN).collect() if addresses else []
-    wanted: dict[str, set[str]] = {}
+    addresses = [row[0] for row in collected(missing.select("address").limit(SHOWN))]
+    holding = committed.where(committed["address"].isin(addresses)).select("address", "range_id")
+    rows = collected(holding.limit(4 * SHOWN)) if addresses else []
+    wanted: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
-        wanted.setdefault(row["range_id"], set()).add(row["address"])
+        wanted[row["range_id"]].add(row["address"])
     files, namespace = context.metadata, context.namespace
 
     def task(item: tuple[str, Sequence[str]]) -> Iterator[Json]:

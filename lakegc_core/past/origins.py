@@ -30,8 +30,8 @@ from lakegc_core.past.ranges import (
     MOST_ENTRIES,
     ORIGINS,
     ORIGINS_SCHEMA,
-    Budget,
     OldRanges,
+    within_budget,
 )
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
@@ -110,14 +110,14 @@ def garbage_with_origins(spark: SparkSession, context: MarkContext) -> DataFrame
     """The garbage of a complete mark: the columns of `expired_addresses`, and those of `origins`, null where no commit
     is known to have shown an object."""
     garbage = context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-    return garbage.frame(spark).join(many(_origins_of(context).frame(spark)), "address", "left")
+    return garbage.frame(spark).join(many(known_origins(context).frame(spark)), "address", "left")
 
 
 def last_paths(spark: SparkSession, context: MarkContext, addresses: Sequence[str]) -> list[tuple[str, str]]:
     """The path of each of a few addresses, with the branch on which it was last shown, as far as the mark knows and its
     files read."""
     try:
-        return _last_paths(spark, _origins_of(context), pa.array(addresses, pa.string()))
+        return _last_paths(spark, known_origins(context), pa.array(addresses, pa.string()))
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects does not read ({error})")
         return []
@@ -135,7 +135,8 @@ def _last_paths(spark: SparkSession, found: Dataset, wanted: pa.Array) -> list[t
     return [(row["branch"], row["path"]) for row in rows]
 
 
-def _origins_of(context: MarkContext) -> Dataset:
+def known_origins(context: MarkContext) -> Dataset:
+    """The origins that a mark knows (ORIGINS_SCHEMA): its own, or those of the newest below it that looked for them."""
     return _of_the_last((context.mark, *map(context.artifacts, rests_on(context.mark))), ORIGINS, ORIGINS_SCHEMA)
 
 
@@ -225,8 +226,8 @@ class _Search:
             .agg(F.max_by(F.struct(*names), "moment").alias("newest"))
             .select("range_id", *(f"newest.{name}" for name in names))
         )
-        budget = Budget(self.out, self.context.settings.scale.origin_entries or MOST_ENTRIES)
-        results = run_on_rows(new.repartition(1), budget)
+        most = self.context.settings.scale.origin_entries or MOST_ENTRIES
+        results = run_on_rows(new.repartition(1), partial(within_budget, self.out, most))
         complete_after = next((result["complete_after"] for result in results if "complete_after" in result), None)
         parts = parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES]
         return self.out.dataset(CHOSEN_RANGES, parts, CHOSEN_RANGES_SCHEMA), complete_after

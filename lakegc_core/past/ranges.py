@@ -107,23 +107,17 @@ def _past_of(batch: pa.RecordBatch, name: str, rows: pa.Table) -> dict[str, pa.A
     return {field.name: batch[field.name].take(owner) for field in PAST}
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Takes the newest ranges, as many as a mark may read; runs in one task.
+def within_budget(out: DatasetFolder, entries: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """Take the newest ranges, as many as a mark may read; runs in one task.
 
     Yields parts of CHOSEN_RANGES_SCHEMA, and `complete_after` (microseconds): all ranges of newer commits are taken;
     None if all ranges are. `out`: the folder of the parts. `entries`: the number that a mark may read.
     """
-
-    out: DatasetFolder
-    entries: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        found = [batch.cast(CHOSEN_RANGES_SCHEMA) for batch in batches]  # Spark does not know what is never null
-        table = pa.Table.from_batches(found, CHOSEN_RANGES_SCHEMA)
-        table = table.sort_by([("moment", "descending"), ("range_id", "ascending")])
-        before = pc.subtract(pc.cumulative_sum(table["count"]), table["count"])
-        taken = table.filter(pc.less(before, self.entries))  # the first of all, however large: a mark gets on
-        yield from self.out.results(CHOSEN_RANGES, taken, CHOSEN_RANGES_SCHEMA)
-        left = len(table) - len(taken)
-        yield {"complete_after": table["moment"][len(taken)].as_py() if left else None}
+    found = [batch.cast(CHOSEN_RANGES_SCHEMA) for batch in batches]  # Spark does not know what is never null
+    table = pa.Table.from_batches(found, CHOSEN_RANGES_SCHEMA)
+    table = table.sort_by([("moment", "descending"), ("range_id", "ascending")])
+    before = pc.subtract(pc.cumulative_sum(table["count"]), table["count"])
+    taken = table.filter(pc.less(before, entries))  # the first of all, however large: a mark gets on
+    yield from out.results(CHOSEN_RANGES, taken, CHOSEN_RANGES_SCHEMA)
+    left = len(table) - len(taken)
+    yield {"complete_after": table["moment"][len(taken)].as_py() if left else None}

@@ -87,12 +87,8 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
     read = (each for each in seen.values() if not each.unread)
     known = sorted(each.name for each in read if may_refer(context.namespace, each.refers))
-    lost = frozenset(each.name for each in seen.values() if _is_unread(each))
+    lost = frozenset(each.name for each in seen.values() if each.problem or not each.mark_id)
     return NeighbourReferences(keys, replace(facts, known=tuple(known)), lost)
-
-
-def _is_unread(found: Sighting) -> bool:
-    return bool(found.problem) or not found.mark_id
 
 
 def with_remembered(

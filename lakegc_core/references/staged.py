@@ -12,6 +12,7 @@ show it; elsewhere it is known only once it is committed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespa
 from lakegc_core.policy.places import ODD_PATH, have, place_of
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of
 
 if TYPE_CHECKING:
@@ -55,9 +57,9 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     keys = [key for dump in dumps for key in _files_of(context, dump)]
     pages = sum(dump.pages for dump in dumps)
     context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {pages:,} pages, {len(keys):,} files")
-    work = _DumpFiles(context.outputs, context.workspace, folder, context.namespace)
+    read = partial(_read_dump, context.outputs, DatasetFolder(context.workspace, folder), context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
-    parts = parts_of(run_tasks(spark, shares, work.read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
+    parts = parts_of(run_tasks(spark, shares, read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]
     is_blind = len(dumps) > 1 or lists_branches(context.namespace)
     listed, elsewhere = _list_branches(context, folder) if is_blind else ([], [])
     facts = StagedFacts(
@@ -140,19 +142,11 @@ def _no_files(context: MarkContext, run_id: str) -> list[str]:
     return []
 
 
-class _DumpFiles:
-    """Reads files of the server's dump."""
-
-    def __init__(self, outputs: StoreConfig, artifacts: StoreConfig, folder: str, namespace: Namespace) -> None:
-        self._outputs, self._artifacts, self._folder, self._namespace = outputs, artifacts, folder, namespace
-
-    def read(self, keys: Sequence[str]) -> Iterator[Json]:
-        writer = PartWriter(self._artifacts, self._folder, STAGED_SCHEMA)
-        for key in keys:
-            for batch in read_dump_file(connect(self._outputs).read(key), key):
-                for rows in protect_dumped(self._namespace, batch.column(0)):
-                    writer.write(rows)
-        yield from part_results(Stage.UNCOMMITTED_ADDRESSES, writer.close())
+def _read_dump(outputs: StoreConfig, out: DatasetFolder, namespace: Namespace, keys: Sequence[str]) -> Iterator[Json]:
+    """Read files of the server's dump into parts in `out` itself."""
+    batches = (batch for key in keys for batch in read_dump_file(connect(outputs).read(key), key))
+    rows = (each for batch in batches for each in protect_dumped(namespace, batch.column(0)))
+    yield from part_results(Stage.UNCOMMITTED_ADDRESSES, out.written("", rows, STAGED_SCHEMA).parts)
 
 
 def read_dump_file(data: bytes, key: str) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from lakegc_core.names import Json
 from lakegc_core.spark import java, preload, shipping, versions
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 Item = TypeVar("Item")
 Make = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -340,8 +340,19 @@ def moment(seconds: float) -> Column:
 
 def collect_results(frame: DataFrame) -> list[Json]:
     """Collect a frame of JSON results; an error of lakegc raised in a task is raised here as itself."""
+    return [json.loads(row[0]) for row in collected(frame)]
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """The rows of a frame, of which there are few; errors as with `collect_results`."""
     with clear_errors():
-        return [json.loads(row[0]) for row in frame.collect()]
+        return list(frame.collect())
+
+
+def count_of(frame: DataFrame) -> int:
+    """The number of rows of a frame; errors as with `collect_results`."""
+    with clear_errors():
+        return int(frame.count())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ requests. An object that is left has the outcome `over_budget`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +25,7 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.lost import mark_gone
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import PartWriter, bytes_of, part_results, parts_of, read_part
+from lakegc_core.tables.parts import bytes_of, part_results, parts_of, read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,12 +70,7 @@ class Budget:
 
     def as_json(self) -> Json:
         """The budget for reports; `until` as an instant."""
-        return {
-            "most_bytes": self.most_bytes,
-            "most_objects": self.most_objects,
-            "until": None if self.until is None else instant(self.until),
-            "most_requests": self.most_requests,
-        }
+        return asdict(self) | {"until": None if self.until is None else instant(self.until)}
 
 
 def largest_first(sources: Sequence[Source]) -> list[Source]:
@@ -126,7 +121,7 @@ class Cut:
             else:  # the first part that does not fit is divided; nothing fits after it
                 rest.append((source, room or Room(0, 0)))
                 room = None
-        divided = parts_of(run_tasks(spark, rest, self._divide), ["plan", "journal"])["plan"]
+        divided = parts_of(run_tasks(spark, rest, self._divide), ["plan"])["plan"]
         return Dataset(PLAN_SCHEMA, tuple(whole)) + self.plan.dataset("", divided, PLAN_SCHEMA)
 
     def _divide(self, item: tuple[Source, Room]) -> Iterator[Json]:
@@ -135,13 +130,9 @@ class Cut:
         largest = pc.sort_indices(rows, sort_keys=[("size", "descending"), ("address", "ascending")])
         sizes = np.cumsum(rows["size"].take(largest).to_numpy(), dtype=np.int64)
         fit = min(room.objects, int(np.searchsorted(sizes, room.bytes, side="right")))
-        for name, folder, schema, part in (
-            ("plan", self.plan, PLAN_SCHEMA, rows.take(np.sort(largest[:fit]))),  # in their order
-            ("journal", self.journal, OUTCOMES_SCHEMA, self._over(rows.take(largest[fit:]))),
-        ):
-            writer = PartWriter(folder.config, folder.path, schema, bytes_of)
-            writer.write(part)
-            yield from part_results(name, writer.close())
+        planned = self.plan.written("", rows.take(np.sort(largest[:fit])), PLAN_SCHEMA, bytes_of)  # in their order
+        self.journal.written("", self._over(rows.take(largest[fit:])), OUTCOMES_SCHEMA, bytes_of)
+        yield from part_results("plan", planned.parts)
 
     def _over(self, rows: pa.Table) -> pa.Table:
         for name, value in (("outcome", str(Outcome.OVER_BUDGET)), ("attempt", self.attempt), ("at", self.at)):

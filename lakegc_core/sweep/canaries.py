@@ -134,7 +134,7 @@ class Canaries:
         """True if the look need not have found it: its commit came to be retained, and the mark may have read those
         ranges; or the mark of its neighbour does not read, which is told elsewhere."""
         if canary.kind == HELD_PATH:
-            return any(canary.ref in rows.column(0).to_pylist() for rows in look.commits.batches("commit_id"))
+            return canary.ref in look.commits.values("commit_id")
         return canary.kind == NEIGHBOUR and canary.repository in look.neighbours_unread
 
 
@@ -243,10 +243,9 @@ def _that_count(mark: MarkArtifacts) -> Iterator[str]:
     """The commits of the refs that a mark saw, as far as they count for it."""
     header, refs = mark.header(), mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
     kinds = (BRANCH, TAG) if header is not None and header.protect_tags else (BRANCH,)
-    for rows in refs.batches("kind", "commit_id"):
-        for kind, commit_id in zip(*rows.to_pydict().values(), strict=True):
-            if kind in kinds and header is not None and commit_id not in header.ignore_commits:
-                yield commit_id
+    for ref in refs.dicts("kind", "commit_id"):
+        if ref["kind"] in kinds and header is not None and ref["commit_id"] not in header.ignore_commits:
+            yield ref["commit_id"]
 
 
 def _shown(context: MarkContext, kind: str, ref: str, path: str) -> Iterator[Shown]:

@@ -31,7 +31,7 @@ from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.keeping import ROWS, Keeping
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.key_scan import Source
-from lakegc_core.tables.parts import PartWriter, read_part
+from lakegc_core.tables.parts import read_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -295,10 +295,7 @@ class _Journal:
 
     def write(self) -> None:
         """Write what waits."""
-        writer = PartWriter(self._work.journal.config, self._work.journal.path, OUTCOMES_SCHEMA)
-        for batch in self._waiting:
-            writer.write(batch)
-        writer.close()
+        self._work.journal.written("", self._waiting, OUTCOMES_SCHEMA)
         self._waiting, self._rows, self._written_at = [], 0, time.monotonic()
 
 

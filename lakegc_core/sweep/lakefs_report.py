@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,7 +53,7 @@ def write(spark: SparkSession, context: MarkContext, plan: Dataset) -> None:
     """
     prepare(context)
     folder = f"{HOME}/{context.header.mark_id}"
-    counts = run_tasks(spark, plan.sources, _Lists(context.data, folder).write)
+    counts = run_tasks(spark, plan.sources, partial(_write_lists, context.data, folder))
     store = connect(context.data)
     for name in ("deleted", "deleted.text"):
         store.write(f"{folder}/{name}/_SUCCESS", b"")
@@ -77,22 +77,16 @@ def _instant(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """Writes one part of a plan as lakeFS lists it."""
-
-    data: StoreConfig
-    folder: str
-
-    def write(self, source: Source) -> Iterator[Json]:
-        sink = io.BytesIO()
-        lines: list[str] = []
-        with pq.ParquetWriter(sink, pa.schema([("address", pa.string())]), compression="snappy") as file:
-            for batch in read_part(source.config, source.folder, source.part, ["address"]):
-                addresses = batch.column(0)
-                file.write_batch(pa.RecordBatch.from_arrays([addresses], names=["address"]))
-                lines += addresses.to_pylist()
-        store = connect(self.data)
-        store.write(f"{self.folder}/deleted/{source.part.name}", sink.getvalue())
-        store.write(f"{self.folder}/deleted.text/{list_of(source.part.name)}", as_lines(lines))
-        yield {"rows": len(lines)}
+def _write_lists(data: StoreConfig, folder: str, source: Source) -> Iterator[Json]:
+    """Write one part of a plan as lakeFS lists it."""
+    sink = io.BytesIO()
+    lines: list[str] = []
+    with pq.ParquetWriter(sink, pa.schema([("address", pa.string())]), compression="snappy") as file:
+        for batch in read_part(source.config, source.folder, source.part, ["address"]):
+            addresses = batch.column(0)
+            file.write_batch(pa.RecordBatch.from_arrays([addresses], names=["address"]))
+            lines += addresses.to_pylist()
+    store = connect(data)
+    store.write(f"{folder}/deleted/{source.part.name}", sink.getvalue())
+    store.write(f"{folder}/deleted.text/{list_of(source.part.name)}", as_lines(lines))
+    yield {"rows": len(lines)}

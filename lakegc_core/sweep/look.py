@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.marks import sweeps
@@ -29,7 +31,6 @@ from lakegc_core.references.commits.commit_walk import (
     OTHERS,
     REFS,
     REFS_SCHEMA,
-    write_refs,
 )
 from lakegc_core.references.commits.known_walk import Place, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
@@ -222,8 +223,7 @@ class Glance:
     _fetched: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for rows in self.look.refs.batches(*REFS_SCHEMA.names):
-            self._refs.update(zip(*rows.to_pydict().values(), strict=True))
+        self._refs.update((each["kind"], each["name"], each["commit_id"]) for each in self.look.refs.dicts())
 
     def has_many_commits(self) -> bool:
         """True when so many commits are newer than the look that a whole look is due: the walk has a limit."""
@@ -245,7 +245,7 @@ class Glance:
         self._refs = now
         out = self.look.reads.newly_retained.below(REFS)
         rows = [dict(zip(REFS_SCHEMA.names, ref, strict=True)) for ref in sorted(now)]
-        return out.dataset("", write_refs(out.config, out.path, rows), REFS_SCHEMA)
+        return out.written("", pa.Table.from_pylist(rows, REFS_SCHEMA), REFS_SCHEMA)
 
     def read(self, refs: Dataset) -> Dataset:
         """The entries of all commits that count with these refs, if neither the mark nor this sweep knew them

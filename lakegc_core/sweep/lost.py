@@ -6,14 +6,15 @@ be lost on the way. What such a delete took must not pass for rescued when a lat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome
-from lakegc_core.spark.session import Mapped, clear_errors
+from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
+from lakegc_core.spark.session import Mapped, count_of
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 from lakegc_core.tables.parts import spark_width
 
@@ -42,9 +43,8 @@ def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> D
     from pyspark.sql import functions as F
 
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
-    with clear_errors():
-        if not present(some, config).limit(1).count():
-            return None
+    if not count_of(present(some, config).limit(1)):
+        return None
     return present(spread(deleted), config).withColumn("outcome", F.lit(STILL_THERE))
 
 
@@ -66,27 +66,33 @@ def seen_again(rows: Mapped, config: StoreConfig) -> Mapped:
     the mark listed. If it has another object, there are two rows, SEEN_AGAIN and `unconfirmed`; the next mark judges
     it.
     """
-
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows, told = batch.to_pylist(), heads(connect(config), batch.column("address").to_pylist())
-            found = [
-                {"address": row["address"], "size": row["size"], "outcome": outcome}
-                for row, info in zip(rows, told, strict=True)
-                for outcome in _outcomes(row, info)
-            ]
-            yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
-
     if not rows.few(_FEW):
         rows = Mapped(spread(rows.as_frame()), rows.schema)
-    return rows.then(_TOLD, body)
+    return rows.then(_TOLD, partial(_told, config, _outcomes))
 
 
 _FEW = 256  # requests that this process makes
 _TOLD = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])
 
 
-def _outcomes(row: dict[str, Any], found: ObjectInfo | None) -> list[str]:
+def _told(
+    config: StoreConfig,
+    outcomes: Callable[[Json, ObjectInfo | None], list[str]],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Ask the store about the objects of rows. `outcomes`: those of a row, by what the store says; each is a row of
+    _TOLD."""
+    for batch in batches:
+        rows, told = batch.to_pylist(), heads(connect(config), batch.column("address").to_pylist())
+        found = [
+            {"address": row["address"], "size": row["size"], "outcome": outcome}
+            for row, info in zip(rows, told, strict=True)
+            for outcome in outcomes(row, info)
+        ]
+        yield pa.RecordBatch.from_pylist(found, schema=_TOLD)
+
+
+def _outcomes(row: Json, found: ObjectInfo | None) -> list[str]:
     if found is None:
         return [Outcome.ALREADY_GONE.value]
     apart = abs((found.last_modified - row["last_modified"]).total_seconds())
@@ -101,18 +107,11 @@ def settled(rows: DataFrame, config: StoreConfig, there: Outcome) -> DataFrame:
     that is there gets the outcome `there`.
     """
 
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            gone = pa.array(_are_absent(config, batch.column("address").to_pylist()), pa.bool_())
-            for chosen, outcome in (
-                (gone, NO_ANSWER),
-                (gone, Outcome.ALREADY_GONE),
-                (pc.invert(gone), there),
-            ):
-                found = batch.filter(chosen)
-                yield found.append_column("outcome", pa.repeat(str(outcome), found.num_rows))
+    def outcomes(_: Json, found: ObjectInfo | None) -> list[str]:
+        return [str(there)] if found else [NO_ANSWER, Outcome.ALREADY_GONE.value]
 
-    return rows.select("address", "size").mapInArrow(body, "address string, size bigint, outcome string")
+    ask = partial(_told, config, outcomes)
+    return rows.select("address", "size").mapInArrow(ask, "address string, size bigint, outcome string")
 
 
 _IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST}

@@ -28,7 +28,7 @@ from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.namespace import ADDRESS_FULL
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import collected
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import Piece
@@ -147,8 +147,7 @@ def gone(
 def planned_among(spark: SparkSession, record: SweepRecord, addresses: Collection[str]) -> Collection[str]:
     """Those of a few addresses that the first plan of a sweep has; all of them where the plan does not read."""
     planned = record.planned().frame(spark)
-    with clear_errors():
-        rows = planned.where(planned["address"].isin(*addresses)).select("address").distinct().collect()
+    rows = collected(planned.where(planned["address"].isin(*addresses)).select("address").distinct())
     return addresses if record.unread else {row["address"] for row in rows}
 
 
@@ -222,9 +221,7 @@ def _some_of(ring: Sequence[Piece]) -> Iterator[tuple[str, int]]:
 def _refs(context: MarkContext) -> tuple[set[str], list[str]]:
     """The names of all branches, and a few refs to ask: first those that the mark did not see where they are now."""
     refs = context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
-    seen = set[tuple[str, str]]()
-    for batch in refs.batches("name", "commit_id"):
-        seen.update(zip(batch["name"].to_pylist(), batch["commit_id"].to_pylist(), strict=True))
+    seen = {(each["name"], each["commit_id"]) for each in refs.dicts("name", "commit_id")}
     branches = list(context.client.branches(context.header.repository))
     tags = list(context.client.tags(context.header.repository)) if context.header.protect_tags else []
     new = some(each.name for each in (*branches, *tags) if (each.name, each.commit_id) not in seen)

@@ -23,7 +23,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import clear_errors, many, run_tasks
+from lakegc_core.spark.session import collected, many, run_tasks
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
 
@@ -98,8 +98,7 @@ def _random_paths(spark: SparkSession, context: MarkContext, size: int) -> list[
         .orderBy(F.rand())
         .limit(_RANGES)
     )
-    with clear_errors():
-        branches = [(row["branch"], row["metarange_id"]) for row in heads.collect()]
+    branches = [(row["branch"], row["metarange_id"]) for row in collected(heads)]
     files, namespace = context.metadata, context.namespace
     ranges_a_head = -(-_RANGES // max(1, len(branches)))
     paths_a_range = -(-size // _RANGES)

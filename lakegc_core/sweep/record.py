@@ -27,7 +27,7 @@ from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, open_sweep, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.session import Mapped, count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since, with_unswept
@@ -196,9 +196,8 @@ class SweepRecord:
         if rows.few(0):
             return []
         seen = rows.as_frame().distinct()
-        with clear_errors():
-            if not seen.limit(1).count():
-                return []
+        if not count_of(seen.limit(1)):
+            return []
         own = (Kind.SWEPT, self._context.header.mark_id, self.number)
         records = records_of(self._context)
         others = tuple(each for each in records.found if (each.kind, each.mark_id, each.number) != own)

@@ -6,7 +6,7 @@ rows, spread over all of it: `planning` orders each part by the hash of its addr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakegc_core.marks.context import MarkContext
@@ -53,13 +53,18 @@ def shares_of(context: MarkContext) -> Sequence[float]:
     return effective_level(context).rings if told is None else told
 
 
+def rows_left(pieces: Iterable[Piece]) -> int:
+    """The number of rows that are left of pieces."""
+    return sum(piece.rows for piece in pieces)
+
+
 def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list[Piece]]:
     """Divide what is left of a plan into a ring of `room` objects (None: all), spread over the pieces, and the rest."""
-    if room is None or room >= _rows(pieces):
+    if room is None or room >= rows_left(pieces):
         return list(pieces), []
     step = max(1, len(pieces) // max(LEAST, room // _ROWS_A_PIECE))
-    chosen = pieces[::step] if _rows(pieces[::step]) >= room else pieces
-    total, seen, given = _rows(chosen), 0, 0
+    chosen = pieces[::step] if rows_left(pieces[::step]) >= room else pieces
+    total, seen, given = rows_left(chosen), 0, 0
     shares: dict[str, int] = {}
     for piece in chosen:
         seen += piece.rows
@@ -83,7 +88,3 @@ def _cut(ranges: Sequence[Range], rows: int) -> tuple[tuple[Range, ...], tuple[R
         first += [(start, middle)] if middle > start else []
         others += [(middle, stop)] if stop > middle else []
     return tuple(first), tuple(others)
-
-
-def _rows(pieces: Sequence[Piece]) -> int:
-    return sum(piece.rows for piece in pieces)

@@ -23,7 +23,7 @@ from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.session import Mapped, count_of, many, moment
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
@@ -97,8 +97,8 @@ def run(
         if not dry_run and not isinstance(only, Chosen):  # a word for a drill counts for that alone
             remember_accepted(context, verdicts)
         told = {**(accepted or {}), **stopping}
-        call = _Call(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
-        return replace(_Sweep(call).run(), refused_by=stopping)
+        sweep = _Sweep(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
+        return replace(sweep.run(), refused_by=stopping)
 
 
 def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
@@ -112,12 +112,11 @@ def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     started = time.monotonic()
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
-        call = _Call(spark, strict, [], Sample(), lease, False, started, None, {}, Budget(), closing=True)
-        return _Sweep(call).close()
+        return _Sweep(spark, strict, [], Sample(), lease, False, started, None, {}, Budget(), closing=True).close()
 
 
-@dataclass(frozen=True)
-class _Call:
+@dataclass
+class _Sweep:
     """One call of `swept_report` that was authorised. `context`: the mark as `as_swept` gives it. `started`: by the
     monotonic clock."""
 
@@ -133,16 +132,13 @@ class _Call:
     budget: Budget
     closing: bool = False
 
-
-class _Sweep:
-    def __init__(self, call: _Call) -> None:
-        self.call, self.spark, self.context, self.only = call, call.spark, call.context, call.only
+    def __post_init__(self) -> None:
         self.spinning = Spinning(self.context)
-        self.record = SweepRecord(self.spark, self.context, dry_run=call.dry_run, lenient=call.closing)
+        self.record = SweepRecord(self.spark, self.context, dry_run=self.dry_run, lenient=self.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
-        resumed, budget, paths = self.record.is_begun, call.budget, call.sample.paths
-        self.planner = Planner(self.spark, self.context, self.record, self.reads, call.accepted, resumed, budget, paths)
-        self.waves = Waves(self.spark, self.context, self.record, call.lease, self.spinning, resumed, budget)
+        resumed, budget, paths = self.record.is_begun, self.budget, self.sample.paths
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, self.accepted, resumed, budget, paths)
+        self.waves = Waves(self.spark, self.context, self.record, self.lease, self.spinning, resumed, budget)
         self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
@@ -163,10 +159,10 @@ class _Sweep:
                 both = candidates.as_frame().join(many(listed), "address", "left_semi")
                 candidates = Mapped(both, FINDINGS_SCHEMA)
         is_whole = self.only is None and not self.record.may_have_deleted
-        to_sweep = self._expired.rows if is_whole else _count(candidates)
+        to_sweep = self._expired.rows if is_whole else count_of(candidates.as_frame())
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
             return self._result(self.record.nothing_to_do(), 0, 0)
-        if not self.call.dry_run:
+        if not self.dry_run:
             if not isinstance(self.only, Chosen):  # lakeFS is told of no drill
                 lakefs_report.prepare(self.context)
             self.waves.conditions = conditions_of(self.context)
@@ -179,7 +175,7 @@ class _Sweep:
             self.canaries = plan.canaries.kinds
             if plan.not_asked is not None and not self.record.is_begun:
                 self.not_asked = asdict(plan.not_asked)
-            if self.call.dry_run:
+            if self.dry_run:
                 return self._preview(plan)
             if not self.record.is_begun:
                 self._begin(plan, attempt)
@@ -189,7 +185,7 @@ class _Sweep:
                 self._leave_the_rest(attempt)
                 return self._conclude((self._last_look if self.waves.gone else self._look_again)(attempt + 1))
             candidates, before = self._left(), to_sweep
-            to_sweep = _count(candidates)
+            to_sweep = count_of(candidates.as_frame())
             self.spinning.look(before, to_sweep)
 
     def _left(self) -> Mapped:
@@ -209,7 +205,7 @@ class _Sweep:
         """The result of a dry run: what would be deleted, and how long that would take."""
         totals, rows = self.record.totals(), plan.objects.rows
         result = replace(self._result(totals.outcomes, 0, rows), **promised(self.context, plan.objects.sum(BYTES)))
-        found = estimate(self.context, rows, result.seconds, self.call.budget.until)
+        found = estimate(self.context, rows, result.seconds, self.budget.until)
         return replace(result, estimate=found, over_budget=totals.over_budget)
 
     def _leave_restored(self) -> None:
@@ -230,10 +226,10 @@ class _Sweep:
         """Seal the plan of an attempt, and publish it."""
         self._check_alone()
         more = {
-            "guards": [asdict(each) for each in self.call.verdicts],
+            "guards": [asdict(each) for each in self.verdicts],
             "look_began_at": plan.look.began_at,
             "only": self.only.name if self.only else None,
-            "budget": self.call.budget.as_json(),
+            "budget": self.budget.as_json(),
             "by": operator(),
         }
         self.record.begin(plan.objects, attempt, more)
@@ -245,8 +241,8 @@ class _Sweep:
             lakefs_report.write(self.spark, self.context, self.record.planned())
 
     def _check_alone(self) -> None:
-        if self.call.lease is not None:
-            self.call.lease.check()
+        if self.lease is not None:
+            self.lease.check()
 
     def _check_same_list(self) -> None:
         """RefusedError if the sweep that broke off is one of another list than this call's: it would delete what nobody
@@ -293,13 +289,13 @@ class _Sweep:
         the mark found expired waits anew. What is live of the plan, and gone from the store, is recorded as lost."""
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
         self._record_lost(look, attempt)
-        look.remember(self.spark, self.context, self._expired, lenient=self.waves.resumed or self.call.closing)
+        look.remember(self.spark, self.context, self._expired, lenient=self.waves.resumed or self.closing)
         return look
 
     def _conclude(self, look: Look | None, *, closed: bool = False) -> SweepResult:
         """Add all up and write the report. `look`: the last one; None where there was none. `closed`: by `close`."""
         self.context.say(f"{Stage.SWEPT_REPORT}: adding up what was deleted")
-        unreadable = read_again(self.context, self.call.sample)
+        unreadable = read_again(self.context, self.sample)
         self._check_deleted()
         totals = self.record.totals()
         self._check_alone()  # who slept must change nothing of a sweep that another collector has closed
@@ -310,7 +306,7 @@ class _Sweep:
         for key in self.record.unread:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         report = asdict(result) | {
-            "guards": [asdict(verdict) for verdict in self.call.verdicts],
+            "guards": [asdict(verdict) for verdict in self.verdicts],
             "by": operator(),
             "only": self.record.plan().get("only"),
             "counted": self.context.header.choices(),
@@ -368,20 +364,15 @@ class _Sweep:
             outcomes=outcomes,
             bytes_deleted=bytes_deleted,
             planned=planned,
-            seconds=time.monotonic() - self.call.started,
+            seconds=time.monotonic() - self.started,
             report=self.record.location if begun else None,
-            dry_run=self.call.dry_run,
-            planned_bytes=0 if self.call.dry_run else None,
+            dry_run=self.dry_run,
+            planned_bytes=0 if self.dry_run else None,
             unreadable=dict(unreadable or {}),
             waiting=self.not_asked,
             canaries=self.canaries,
             delete_conditions=self.waves.conditions.as_json(),
             rings=self.waves.rings_told(),
-            budget=self.call.budget.as_json() if self.call.budget.is_any else {},
+            budget=self.budget.as_json() if self.budget.is_any else {},
             price=self.context.settings.price,
         )
-
-
-def _count(rows: Mapped) -> int:
-    with clear_errors():
-        return int(rows.as_frame().count())

@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.names import NO_ANSWER, UNSWEPT, Outcome
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import collected
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -86,33 +86,31 @@ def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: 
     """
     from pyspark.sql import functions as F
 
-    with clear_errors():
-        rows = (
-            _final(outcomes, _went_with_copy(copying, first))
-            # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
-            .withColumn(
-                "bytes",
-                F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
-                    F.col("outcome") == Outcome.LOST, F.col("freed")
-                ),
-            )
-            .withColumn("gone_by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
-            .withColumn("delay", F.expr(f"CASE WHEN {_DATED} THEN {_DELAY} END"))
-            .withColumn("waiting", F.expr(f"CASE WHEN {_DATED} THEN struct(unix_micros(since) AS since, address) END"))
-            .groupBy("outcome")
-            .agg(
-                F.count("*").alias("objects"),
-                F.sum("bytes").alias("bytes"),
-                F.sum("size").alias("size"),
-                F.count_if("gone_by_others").alias("gone_by_others"),
-                F.count("delay").alias("dated"),
-                F.percentile_approx("delay", [*_QUANTILES.values()]).alias("delays"),
-                F.min("waiting").alias("oldest"),
-                F.count_if("copied").alias("copied"),
-                F.sum(F.when(F.col("copied"), F.col("bytes"))).alias("bytes_copied"),
-            )
-            .collect()
+    rows = collected(
+        _final(outcomes, _went_with_copy(copying, first))
+        # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
+        .withColumn(
+            "bytes",
+            F.when(F.col("outcome") == Outcome.DELETED, F.col("size")).when(
+                F.col("outcome") == Outcome.LOST, F.col("freed")
+            ),
         )
+        .withColumn("gone_by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
+        .withColumn("delay", F.expr(f"CASE WHEN {_DATED} THEN {_DELAY} END"))
+        .withColumn("waiting", F.expr(f"CASE WHEN {_DATED} THEN struct(unix_micros(since) AS since, address) END"))
+        .groupBy("outcome")
+        .agg(
+            F.count("*").alias("objects"),
+            F.sum("bytes").alias("bytes"),
+            F.sum("size").alias("size"),
+            F.count_if("gone_by_others").alias("gone_by_others"),
+            F.count("delay").alias("dated"),
+            F.percentile_approx("delay", [*_QUANTILES.values()]).alias("delays"),
+            F.min("waiting").alias("oldest"),
+            F.count_if("copied").alias("copied"),
+            F.sum(F.when(F.col("copied"), F.col("bytes"))).alias("bytes_copied"),
+        )
+    )
     counts = {row["outcome"]: row["objects"] for row in rows}
     untold = counts.pop(None, 0)
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
@@ -134,8 +132,7 @@ def with_unswept(found: Totals, rest: DataFrame) -> Totals:
     from pyspark.sql import functions as F
 
     waiting = F.struct(F.expr("unix_micros(since)").alias("since"), "address")
-    with clear_errors():
-        (row,) = rest.agg(F.min(waiting).alias("oldest")).collect()
+    (row,) = collected(rest.agg(F.min(waiting).alias("oldest")))
     if row["oldest"] is None:
         return found
     told = {"since": row["oldest"]["since"] / 1e6, "address": row["oldest"]["address"], "outcome": UNSWEPT}

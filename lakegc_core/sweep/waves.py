@@ -8,7 +8,7 @@ A plan goes ring by ring (`rings`), each in waves of its own; after a ring, path
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import clear_errors, many
+from lakegc_core.spark.session import count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
@@ -30,7 +30,7 @@ from lakegc_core.sweep.look import Glance
 from lakegc_core.sweep.near import Near, gone, near_paths, note, noted, planned_among
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.sweep.rings import SMALL, Rings, divide, shares_of
+from lakegc_core.sweep.rings import SMALL, Rings, divide, rows_left, shares_of
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.joins import among
@@ -125,7 +125,7 @@ class Waves:
             number, went = rings.number(self._went), self._went
             ring, rest = divide(rest, rings.room(went))
             near = self._near(ring, number, plan)
-            is_small = bool(rest) and _rows(ring) <= SMALL
+            is_small = bool(rest) and rows_left(ring) <= SMALL
             is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
             is_first = False
             self._read_again(near, number)
@@ -161,10 +161,9 @@ class Waves:
         rows = plan.objects.rows
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
-            with clear_errors():
-                told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
-                planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
-                self._gone_before = told.distinct().join(many(planned), "address", "left_semi").count()
+            told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
+            planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
+            self._gone_before = count_of(told.distinct().join(many(planned), "address", "left_semi"))
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
         rings = Rings.of(rows, shares_of(self.context))
@@ -241,7 +240,7 @@ class Waves:
             )
         self.is_unsure |= any(piece.asked_before for piece in wave.left)
         found = {piece.source.part.name: piece for piece in (*wave.left, *later)}
-        before, after = _rows(pieces), _rows(found.values())
+        before, after = rows_left(pieces), rows_left(found.values())
         self.objects += before - after
         self._stay += wave.stay
         if self.budget.most_requests is None or not wave.requests:  # else the budget ends such waves
@@ -296,9 +295,4 @@ class Waves:
         if not seen.rows:
             return False
         planned = plan.objects.mapped(self.spark)
-        with clear_errors():
-            return bool(among(self.spark, planned, seen.keys()).as_frame().limit(1).count())
-
-
-def _rows(pieces: Iterable[Piece]) -> int:
-    return sum(piece.rows for piece in pieces)
+        return bool(count_of(among(self.spark, planned, seen.keys()).as_frame().limit(1)))

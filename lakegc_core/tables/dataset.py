@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Summarise = Callable[[pa.Table], Mapping[str, int]]
 """Totals of rows, which the record of a part keeps."""
+Rows: TypeAlias = pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch | pa.Table]
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,14 @@ class Dataset:
         """The rows in this process, part by part: for datasets that are small, or in a task."""
         return read_all(self.sources, columns or None)
 
+    def dicts(self, *columns: str) -> Iterator[Json]:
+        """The same rows, each with its values by name."""
+        return (row for batch in self.batches(*columns) for row in batch.to_pylist())
+
+    def values(self, column: str) -> Iterator[Any]:
+        """The values of one column, as `batches` reads them."""
+        return (value for batch in self.batches(column) for value in batch.column(0).to_pylist())
+
 
 def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
     """The same datasets without the parts that are gone, or whose bytes are not those that were written. Each part is
@@ -144,13 +153,16 @@ class DatasetFolder:
         """Writes the parts of a dataset here, in a task."""
         return PartWriter(self.config, self.at(name), schema, summarise)
 
-    def results(
-        self, name: str, rows: pa.RecordBatch | pa.Table, schema: pa.Schema, summarise: Summarise | None = None
-    ) -> Iterator[Json]:
-        """Write rows in a task, as parts of a dataset; yields the records of these for the driver."""
+    def written(self, name: str, rows: Rows, schema: pa.Schema, summarise: Summarise | None = None) -> Dataset:
+        """Write rows as one dataset, in this process or in a task of its own."""
         writer = self.writer(name, schema, summarise)
-        writer.write(rows)
-        yield from part_results(name, writer.close())
+        for each in (rows,) if isinstance(rows, pa.RecordBatch | pa.Table) else rows:
+            writer.write(each)
+        return self.dataset(name, writer.close(), schema)
+
+    def results(self, name: str, rows: Rows, schema: pa.Schema, summarise: Summarise | None = None) -> Iterator[Json]:
+        """The same in one of several tasks; yields the records of the parts for the driver."""
+        yield from part_results(name, self.written(name, rows, schema, summarise).parts)
 
     def listed(self, schema: pa.Schema) -> Dataset:
         """The parts that lie in this folder now: in a journal each counts as soon as it is there, see `list_parts`."""

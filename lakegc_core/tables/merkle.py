@@ -10,13 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.spark.session import FEW, clear_errors
+from lakegc_core.spark.session import FEW, collected
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, gather, partitions_for
 
@@ -61,14 +62,13 @@ class Tree:
 def tree_of(spark: SparkSession, rows: Dataset, label: str) -> Tree:
     """The tree of the rows. `label`: the column whose values are counted, of which there are few. Each part is checked
     by whoever reads it, a task, or this process where there are few rows: CorruptFileError."""
-    make = _Leaves(label)
+    make = partial(_told_leaves, label)
     if rows.rows <= FEW:
         here = [pa.RecordBatch.from_pydict(make(each), _LEAVES) for each in rows.batches()]
         found = [row for each in _branches(pa.Table.from_batches(here, _LEAVES)) for row in each.to_pylist()]
     else:
         shuffled = gather(spark, rows.feeds(make=make), _LEAVES, _branches, _BRANCHES, partitions_for(rows.rows))
-        with clear_errors():
-            found = [row.asDict() for row in shuffled.as_frame().collect()]
+        found = [row.asDict() for row in collected(shuffled.as_frame())]
     counts: Counter[str] = Counter()
     for row in found:
         counts.update(json.loads(row["counts"]))
@@ -98,19 +98,14 @@ def branch_of(first: bytes) -> int:
     return hashlib.sha256(first).digest()[0]
 
 
-@dataclass(frozen=True)
-class _Leaves:
-    """Makes leaves of rows, with their branch and their label."""
-
-    label: str
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        firsts = _texts(rows.column(0)).to_pylist()
-        return {
-            "hash": np.fromiter((branch_of(each) for each in firsts), np.int64, len(firsts)),
-            "leaf": pa.array(leaves(rows), pa.binary()),
-            "label": rows[self.label],
-        }
+def _told_leaves(label: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Make leaves of rows, with their branch and their label."""
+    firsts = _texts(rows.column(0)).to_pylist()
+    return {
+        "hash": np.fromiter((branch_of(each) for each in firsts), np.int64, len(firsts)),
+        "leaf": pa.array(leaves(rows), pa.binary()),
+        "label": rows[label],
+    }
 
 
 def _branches(table: pa.Table) -> Iterator[pa.Table]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.http import Http, Request, path
@@ -29,88 +29,57 @@ class LakeFSWriter:
     def create(self, namespace: str) -> Repository:
         """Create the repository in a namespace. LakeFSError with status 409 if there is one of its name."""
         body = {"name": self._repository, "storage_namespace": namespace, "default_branch": MAIN}
-        asked = Request(
-            "POST", path("repositories"), (201,), "fs:CreateRepository, fs:AttachStorageNamespace", body=body
-        )
-        return self._http.call(self._once(asked), Repository)
+        action = "fs:CreateRepository, fs:AttachStorageNamespace"
+        return self._http.call(Request("POST", path("repositories"), (201,), action, body=body, attempts=1), Repository)
 
     def delete(self) -> None:
         """Delete the repository; its objects stay. One that is gone is gone."""
-        self._send("DELETE", "fs:DeleteRepository on the repository", expect=(204, 404))
+        self._http.send(self._asked("DELETE", "fs:DeleteRepository", expect=(204, 404)))
 
     def set_rules(self, default_days: int) -> None:
         """Set one retention rule for all branches."""
-        body = {"default_retention_days": default_days, "branches": []}
-        self._send("PUT", "retention:SetGarbageCollectionRules on the repository", "settings", "gc_rules", body=body)
+        right, body = "retention:SetGarbageCollectionRules", {"default_retention_days": default_days, "branches": []}
+        self._http.send(self._asked("PUT", right, "settings", "gc_rules", body=body))
 
     def create_branch(self, branch: str, source: str) -> None:
         body = {"name": branch, "source": source}
-        self._send("POST", "fs:CreateBranch on the repository", "branches", expect=(201,), body=body)
+        self._http.send(self._asked("POST", "fs:CreateBranch", "branches", expect=(201,), body=body))
 
     def delete_branch(self, branch: str) -> None:
-        self._send("DELETE", "fs:DeleteBranch on the repository", "branches", branch)
+        self._http.send(self._asked("DELETE", "fs:DeleteBranch", "branches", branch))
 
     def tag(self, name: str, ref: str) -> None:
-        self._send("POST", "fs:CreateTag on the repository", "tags", expect=(201,), body={"id": name, "ref": ref})
+        self._http.send(self._asked("POST", "fs:CreateTag", "tags", expect=(201,), body={"id": name, "ref": ref}))
 
     def upload(self, branch: str, object_path: str, data: bytes) -> ObjectStats:
         """Upload an object through lakeFS, which names it and stages it."""
-        asked = Request(
-            "POST",
-            self._path("branches", branch, "objects"),
-            (201,),
-            "fs:WriteObject on the repository",
-            params={"path": object_path},
-            content=data,
-            headers={"Content-Type": "application/octet-stream"},
-        )
-        return self._http.call(self._once(asked), ObjectStats)
+        kind = {"Content-Type": "application/octet-stream"}
+        more = {"params": {"path": object_path}, "content": data, "headers": kind}
+        asked = self._asked("POST", "fs:WriteObject", "branches", branch, "objects", expect=(201,), **more)
+        return self._http.call(asked, ObjectStats)
 
     def delete_object(self, branch: str, object_path: str) -> None:
-        asked = Request(
-            "DELETE",
-            self._path("branches", branch, "objects"),
-            (204,),
-            "fs:DeleteObject on the repository",
-            params={"path": object_path},
-        )
-        self._http.send(self._once(asked))
+        params = {"path": object_path}
+        self._http.send(self._asked("DELETE", "fs:DeleteObject", "branches", branch, "objects", params=params))
 
     def commit(self, branch: str, message: str, at: int) -> Commit:
         """Commit what is staged. `at`: the date that the commit gets, unix seconds."""
-        asked = Request(
-            "POST",
-            self._path("branches", branch, "commits"),
-            (201,),
-            "fs:CreateCommit on the repository",
-            body={"message": message, "date": at},
-        )
-        return self._http.call(self._once(asked), Commit)
+        body = {"message": message, "date": at}
+        asked = self._asked("POST", "fs:CreateCommit", "branches", branch, "commits", expect=(201,), body=body)
+        return self._http.call(asked, Commit)
 
     def read(self, ref: str, object_path: str) -> bytes:
         """The whole object as a ref shows it. LakeFSError with status 410 if it was collected."""
         asked = Request(
             "GET",
-            self._path("refs", ref, "objects"),
+            path("repositories", self._repository, "refs", ref, "objects"),
             action="fs:ReadObject on the object",
             params={"path": object_path, "presign": "false"},
             headers={"Accept": "*/*"},
         )
         return self._http.send(asked).body
 
-    def _path(self, *segments: str) -> str:
-        return path("repositories", self._repository, *segments)
-
-    def _send(
-        self,
-        method: str,
-        action: str,
-        *segments: str,
-        expect: tuple[int, ...] = (204,),
-        body: Mapping[str, object] | None = None,
-    ) -> None:
-        self._http.send(self._once(Request(method, self._path(*segments), expect, action, body=body)))
-
-    @staticmethod
-    def _once(asked: Request) -> Request:
-        return replace(asked, attempts=1)
+    def _asked(self, method: str, right: str, *segments: str, expect: tuple[int, ...] = (204,), **more: Any) -> Request:
+        """A request about the repository, which is sent once. `segments`: of its path; `more`: fields of Request."""
+        place = path("repositories", self._repository, *segments)
+        return Request(method, place, expect, f"{right} on the repository", attempts=1, **more)

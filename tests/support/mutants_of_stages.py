@@ -383,7 +383,7 @@ EXPIRED = (
         "tests/core/inventory/test_came_back.py::test_what_was_deleted_since_the_listing_has_not_come_back_unless_the_store_shows_it",
         (
             "what was deleted since the listing counts as come back",
-            "shape.where(~sure).mapInArrow(_There(config), shape.schema)",
+            "shape.where(~sure).mapInArrow(partial(_there, config), shape.schema)",
             "shape.where(~sure)",
         ),
     ),

@@ -76,7 +76,7 @@ PLANS = (
         (
             "what the last look finds live is not remembered for the next mark",
             "        look.remember(self.spark, self.context, self._expired, "
-            "lenient=self.waves.resumed or self.call.closing)\n",
+            "lenient=self.waves.resumed or self.closing)\n",
             "",
         ),
     ),

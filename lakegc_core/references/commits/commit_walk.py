@@ -23,7 +23,7 @@ from lakegc_core.policy.retention import Graph, NamedCommits, Rules, held_rows, 
 from lakegc_core.references.commits.dump_files import DumpFiles
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.parts import Part, PartWriter, part_results
+from lakegc_core.tables.parts import part_results
 
 REFS = "refs"
 OTHERS = "others"
@@ -117,16 +117,16 @@ class CommitWalk(Walk):
         if unknown:
             yield told_unknown(unknown)
             return
-        yield from part_results(REFS, write_refs(self.out.config, self.out.at(REFS), unlisted))
+        yield from self.out.results(REFS, pa.Table.from_pylist(unlisted, REFS_SCHEMA), REFS_SCHEMA)
         protected = tags if self.protect_tags else []
         held = held_rows(graph, heads, tags, self.holds)
         counting = NamedCommits(heads, protected, held)
         # `ours`: without the server's list, to compare our rule with the server's.
         kept = retain(graph, counting, self.rules, self.now, margin=self.margin, server=server)
         ours = retain(graph, counting, self.rules, self.now, margin=self.margin)
-        yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, graph, kept)
+        yield from write_commits(Stage.RETENTION_COMMITS, self.out, graph, kept)
         others = {number: "not retained" for number in range(len(ids)) if number not in kept}
-        yield from write_commits(OTHERS, self.out.config, self.out.at(OTHERS), graph, others)
+        yield from write_commits(OTHERS, self.out.below(OTHERS), graph, others)
         server_rows = set(server)
         yield {
             "facts": {
@@ -140,7 +140,7 @@ class CommitWalk(Walk):
                 "commits_ignored": [each for each in self.ignored if each in passed_over],
                 "holds": list(self.holds),
                 "holds_idle": idle_holds(held, self.holds),
-                "former_heads_unknown": len(self._former() - row.keys()),
+                "former_heads_unknown": len(set(self.former.values("commit_id")) - row.keys()),
                 "refs_not_retained": len({number for _, number in (*heads, *protected)} - set(kept)),
                 "server_retained": len(server_rows) if self.server_csv else None,
                 "kept_beyond_server": len(set(ours) - server_rows) if self.server_csv else None,
@@ -151,10 +151,6 @@ class CommitWalk(Walk):
 
     def _dump(self) -> DumpFiles:
         return DumpFiles(self.files, self.ignored)
-
-    def _former(self) -> set[str]:
-        """Commits that heads and tags pointed at when the mark before was made."""
-        return {each for batch in self.former.batches("commit_id") for each in batch.column(0).to_pylist()}
 
     def _named(self, row: Mapping[str, int], unknown: set[str]) -> tuple[dict[str, list[tuple[str, int]]], list[Json]]:
         """Names and rows of heads and tags, by kind; a branch that moved between two listings counts with both heads.
@@ -174,10 +170,9 @@ class CommitWalk(Walk):
 
         listed: set[tuple[str, str, str]] = set()
         unlisted: list[Json] = []
-        for batch in self.refs.batches():
-            for ref in batch.to_pylist():
-                add(ref["kind"], ref["name"], ref["commit_id"])
-                listed.add((ref["kind"], ref["name"], ref["commit_id"]))
+        for ref in self.refs.dicts():
+            add(ref["kind"], ref["name"], ref["commit_id"])
+            listed.add((ref["kind"], ref["name"], ref["commit_id"]))
         for kind, metarange_id in (("branch", self.branches_metarange), ("tag", self.tags_metarange)):
             for table in self._dump().tables(metarange_id, functools.partial(graveler.read_refs, entity=kind)):
                 for ref in table.to_pylist():
@@ -205,17 +200,9 @@ class CommitWalk(Walk):
         return rows
 
 
-def write_refs(config: StoreConfig, folder: str, refs: Sequence[Json]) -> list[Part]:
-    """Write refs as parts of REFS_SCHEMA."""
-    writer = PartWriter(config, folder, REFS_SCHEMA)
-    writer.write(pa.RecordBatch.from_pylist(list(refs), schema=REFS_SCHEMA))
-    return writer.close()
-
-
-def write_commits(
-    dataset: str, config: StoreConfig, folder: str, graph: Graph, chosen: Mapping[int, str]
-) -> Iterator[Json]:
-    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA.
+def write_commits(dataset: str, out: DatasetFolder, graph: Graph, chosen: Mapping[int, str]) -> Iterator[Json]:
+    """Write the commits of some rows, each with the reason for which it is kept, as parts of COMMITS_SCHEMA in `out`
+    itself.
 
     A client of lakeFS may record a commit with any text in the place of a metarange's id, or of a parent's.
     CorruptFileError if such a commit is retained; if it is not, it has no content, or no parent.
@@ -227,7 +214,6 @@ def write_commits(
             f"{graph.orphans[orphans[0]]!r}{others}. What that kept is not known, and nothing is collected while that "
             f"is so. {way_out([graph.commit_ids[number] for number in orphans[:_WAYS_OUT]])}"
         )
-    writer = PartWriter(config, folder, COMMITS_SCHEMA)
     metaranges = {number: graph.metarange_ids[number] for number in chosen}
     for number in [number for number, each in metaranges.items() if each and not graveler.is_id(each)]:
         if dataset != OTHERS:
@@ -238,8 +224,8 @@ def write_commits(
         pa.array(list(metaranges.values()), pa.string()),
         pa.array(list(chosen.values()), pa.string()),
     ]
-    writer.write(pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA))
-    yield from part_results(dataset, writer.close())
+    rows = pa.RecordBatch.from_arrays(columns, schema=COMMITS_SCHEMA)
+    yield from part_results(dataset, out.written("", rows, COMMITS_SCHEMA).parts)
 
 
 def unreadable_commit(commit_id: str, metarange_id: str) -> str:

@@ -68,7 +68,7 @@ class KnowingWalk(Walk):
         place, facts = self.place, self.place.facts
         graph, unknown, _ = DumpFiles(place.files, facts.commits_ignored).graph(facts.dump, self.extra, self.missing)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
-        refs, retained = rows_at(place.refs), rows_at(place.commits)
+        refs, retained = list(place.refs.dicts()), list(place.commits.dicts())
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
         if unknown:
             yield told_unknown(unknown)
@@ -102,15 +102,5 @@ class NewCommits(Walk):
     def run(self) -> Iterator[Json]:
         place = self.place
         graph, _, _ = DumpFiles(place.files, place.facts.commits_ignored).graph(self.dump, self.extra)
-        known = column_at(place.commits, "commit_id") | column_at(place.others, "commit_id")
-        yield {"new": len(set(graph.commit_ids) - known)}
-
-
-def rows_at(dataset: Dataset) -> list[Json]:
-    """The rows of a dataset. Only for tasks: there may be many."""
-    return [row for batch in dataset.batches() for row in batch.to_pylist()]
-
-
-def column_at(dataset: Dataset, column: str) -> set[str]:
-    """The values of one column of a dataset. Only for tasks."""
-    return {value for batch in dataset.batches(column) for value in batch.column(0).to_pylist()}
+        new = set(graph.commit_ids).difference(place.commits.values("commit_id"), place.others.values("commit_id"))
+        yield {"new": len(new)}

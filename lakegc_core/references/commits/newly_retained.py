@@ -30,5 +30,5 @@ class NewlyRetained(KnowingWalk):
         named = NamedCommits(known.heads, tags, held_rows(known.graph, known.heads, known.tags, known.holds))
         kept = retain(known.graph, named, known.judged_by, known.now, margin=known.margin)
         new = {row: kept[row] for row in sorted(kept.keys() - set(known.kept))}
-        yield from write_commits(Stage.RETENTION_COMMITS, self.out.config, self.out.path, known.graph, new)
+        yield from write_commits(Stage.RETENTION_COMMITS, self.out, known.graph, new)
         yield {"newly_retained": len(new)}

@@ -69,7 +69,7 @@ def naming_commits(*commits: Dataset) -> Iterator[None]:
         metarange = re.match("Metarange ([0-9a-f]{64}): ", str(error))
         if metarange is None:
             raise
-        rows = (row for each in commits for batch in each.batches() for row in batch.to_pylist())
+        rows = (row for each in commits for row in each.dicts("commit_id", "metarange_id"))
         found = [row["commit_id"] for row in rows if row["metarange_id"] == metarange[1]]
         if not found:
             raise

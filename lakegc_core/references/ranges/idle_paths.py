@@ -118,8 +118,8 @@ class _Search:
         """The metaranges of the retained commits, those of heads first, each once."""
         seen: set[str] = set()
         for of_heads in (True, False):
-            for batch in self.commits.batches("metarange_id", "kept_by"):
-                for metarange_id, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if metarange_id and metarange_id not in seen and reason.startswith(_HEAD) is of_heads:
-                        seen.add(metarange_id)
-                        yield metarange_id
+            for each in self.commits.dicts("metarange_id", "kept_by"):
+                metarange_id = each["metarange_id"]
+                if metarange_id and metarange_id not in seen and each["kept_by"].startswith(_HEAD) is of_heads:
+                    seen.add(metarange_id)
+                    yield metarange_id

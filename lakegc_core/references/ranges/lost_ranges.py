@@ -19,7 +19,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import collected
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -86,12 +86,10 @@ def ignored_in(spark: SparkSession, context: MarkContext, commits: Dataset) -> I
         return NOTHING_IGNORED
     has = commits.frame(spark, "commit_id", "metarange_id").where("metarange_id != ''").groupBy("metarange_id")
     alone = has.agg(F.min(F.col("commit_id").isin(*named)).alias("alone")).where("alone")
-    with clear_errors():
-        return Ignored(tuple(sorted(row["metarange_id"] for row in alone.collect())))
+    return Ignored(tuple(sorted(row["metarange_id"] for row in collected(alone))))
 
 
 def lost_ids(ranges: DataFrame) -> tuple[str, ...]:
     """Some of the ranges that were passed over (rows of RANGES), by id."""
     found = ranges.where(ranges["read_in"] == UNREAD).select("range_id").distinct()
-    with clear_errors():
-        return tuple(row["range_id"] for row in found.orderBy("range_id").limit(MOST_NAMED).collect())
+    return tuple(row["range_id"] for row in collected(found.orderBy("range_id").limit(MOST_NAMED)))

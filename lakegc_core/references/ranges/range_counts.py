@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import clear_errors, many, run_on_rows
+from lakegc_core.spark.session import collected, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather
 from lakegc_core.tables.hashing import hash_strings
@@ -61,7 +62,7 @@ _LEFT = "left"  # gone, and nobody has read its addresses
 _NAMED_COMMITS = 10
 _IN_WAY_OUT = 300  # a list that can be copied whole, and still fits into an error
 _ANEW = "This mark cannot rest on the one below. Make a new mark: it will be a clean one."
-_NOW, _BEFORE = range(2)  # `_Judging` relies on the order: a known range has _BEFORE as its greatest kind
+_NOW, _BEFORE = range(2)  # `_judged` relies on the order: a known range has _BEFORE as its greatest kind
 
 _NAMED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in CHECKSUMS_SCHEMA)])
 _READ = pa.schema([*METARANGES_SCHEMA, pa.field("verdict", pa.string(), nullable=False)])
@@ -121,13 +122,12 @@ def _naming_commits(spark: SparkSession, context: MarkContext, metaranges: Datas
         having = metaranges.frame(spark, "metarange_id", "range_id").where(f"range_id = '{lost[1]}'")
         found = commits.frame(spark, "commit_id", "metarange_id").join(many(having), "metarange_id", "left_semi")
         found = found.where(~found["commit_id"].isin(*context.header.ignore_commits))
-        with clear_errors():
-            ids = [row["commit_id"] for row in found.orderBy("commit_id").limit(_IN_WAY_OUT).collect()]
-            count = found.count()
+        ids = [row["commit_id"] for row in collected(found.orderBy("commit_id").limit(_IN_WAY_OUT))]
         if not ids:  # their metaranges were read by an earlier mark
             raise type(error)(f"{error} {see(Symptom.UNREADABLE_COMMIT)}") from None
         raise type(error)(
-            f"{error} {count:,} retained commits have it, such as {', '.join(ids[:_NAMED_COMMITS])}. {way_out(ids)}"
+            f"{error} {count_of(found):,} retained commits have it, such as {', '.join(ids[:_NAMED_COMMITS])}. "
+            f"{way_out(ids)}"
         ) from None
 
 
@@ -219,83 +219,68 @@ def _read_ranges(
     for base in layers[:1]:
         feeds += base.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).feeds(make=_counted_before)
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
-        feeds += metaranges[name].feeds("range_id", "count", make=_Counted(sign))
+        feeds += metaranges[name].feeds("range_id", "count", make=partial(_counted, sign))
     changed = metaranges[METARANGES].rows + metaranges[_FORMER].rows
     few = holding_ranges([metaranges[METARANGES], metaranges[_FORMER]])
     # The work is in the ranges that changed: at most as many as there are references to such.
     partitions = partitions_of(context, feeds, tasks_for(changed, 32, 4 * spark_width(spark)))
-    judge = _Judging(tuple(layer.mark_id for layer in layers))
+    judge = partial(_judged, tuple(layer.mark_id for layer in layers))
     judged = gather(spark, feeds, _COUNTED, judge, _JUDGED, partitions, holding=few)
-    return run_on_rows(judged, _ChangedRanges(work))
+    return run_on_rows(judged, partial(_changed_ranges, work))
 
 
-@dataclass(frozen=True)
-class _ChangedRanges:
-    """Writes the unchanged ranges, and reads the added and the dropped ones.
+def _changed_ranges(work: RangeWriter, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
+    """Write the unchanged ranges, and read the added and the dropped ones.
 
     CorruptFileError if the counts of the mark below and the metaranges contradict each other, or if no layer has the
     addresses of a range.
     """
-
-    work: RangeWriter
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:
-        rows = pa.Table.from_batches(batches, _JUDGED)
-        judged = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
-        if len(judged[_ODD]):
-            raise CorruptFileError(
-                f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
-                f"counts of references do not add up. {_ANEW}"
-            )
-        yield from self.work.held_still(judged[RANGES])
-        yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
-        yield from self.work.ranges(iter(judged[_ADDED].to_batches()))
-        with _of_mark_below():
-            yield from self.work.dropped(iter(judged[_GONE].to_batches()))
+    rows = pa.Table.from_batches(batches, _JUDGED)
+    judged = {name: rows.filter(pc.equal(rows["verdict"], name)) for name in (RANGES, _ADDED, _GONE, _ODD)}
+    if len(judged[_ODD]):
+        raise CorruptFileError(
+            f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
+            f"counts of references do not add up. {_ANEW}"
+        )
+    yield from work.held_still(judged[RANGES])
+    yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
+    yield from work.ranges(iter(judged[_ADDED].to_batches()))
+    with _of_mark_below():
+        yield from work.dropped(iter(judged[_GONE].to_batches()))
 
 
 def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
     return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """Turns rows of metaranges into changes of the counts of ranges. `sign`: 1 for metaranges of now, -1 for former.
+def _counted(sign: int, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """Turn rows of metaranges into changes of the counts of ranges. `sign`: 1 for metaranges of now, -1 for former.
 
     It makes one row for each range, because most metaranges contain the same ranges.
     """
-
-    sign: int
-
-    def __call__(self, rows: pa.RecordBatch) -> Mapping[str, Any]:
-        named = pa.Table.from_batches([rows.filter(pc.not_equal(rows["range_id"], ""))])
-        found = named.group_by("range_id").aggregate([("range_id", "count"), ("count", "max")]).combine_chunks()
-        return {
-            "kind": _NOW,
-            "hash": hash_strings(found["range_id"]),
-            "range_id": found["range_id"].combine_chunks(),
-            "references": found["range_id_count"].to_numpy() * self.sign,
-            "stated": found["count_max"].combine_chunks(),
-        }
+    named = pa.Table.from_batches([rows.filter(pc.not_equal(rows["range_id"], ""))])
+    found = named.group_by("range_id").aggregate([("range_id", "count"), ("count", "max")]).combine_chunks()
+    return {
+        "kind": _NOW,
+        "hash": hash_strings(found["range_id"]),
+        "range_id": found["range_id"].combine_chunks(),
+        "references": found["range_id_count"].to_numpy() * sign,
+        "stated": found["count_max"].combine_chunks(),
+    }
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """Judges ranges by their counts: unchanged, added, dropped, or odd. What is retained and no mark has read is read
+def _judged(marks: tuple[str, ...], rows: pa.Table) -> Iterator[pa.Table]:
+    """Judge ranges by their counts: unchanged, added, dropped, or odd. What is retained and no mark has read is read
     like what was added. `marks`: ids of the layers."""
-
-    marks: tuple[str, ...]
-
-    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
-        told = [("references", "sum"), *((name, "max") for name in ("count", "stated", "kind", "read_in"))]
-        found = rows.group_by("range_id").aggregate(told)
-        references = found["references_sum"].to_numpy()
-        known = found["kind_max"].to_numpy() == _BEFORE
-        unread = pc.fill_null(pc.equal(found["read_in_max"], UNREAD), False).to_numpy()
-        nowhere = ~unread & ~pc.is_in(found["read_in_max"], pa.array(self.marks, pa.string())).to_numpy()
-        odd = (references < 0) | (known & nowhere) | (~known & (references == 0))
-        is_gone = references == 0
-        verdicts = np.select([odd, unread & is_gone, ~known | unread, is_gone], [_ODD, _LEFT, _ADDED, _GONE], RANGES)
-        counts = pc.coalesce(found["count_max"], found["stated_max"])
-        columns = (found["range_id"], found["references_sum"], counts, found["read_in_max"], verdicts.astype(object))
-        yield pa.table(dict(zip(_JUDGED.names, columns, strict=True)), schema=_JUDGED)
+    told = [("references", "sum"), *((name, "max") for name in ("count", "stated", "kind", "read_in"))]
+    found = rows.group_by("range_id").aggregate(told)
+    references = found["references_sum"].to_numpy()
+    known = found["kind_max"].to_numpy() == _BEFORE
+    unread = pc.fill_null(pc.equal(found["read_in_max"], UNREAD), False).to_numpy()
+    nowhere = ~unread & ~pc.is_in(found["read_in_max"], pa.array(marks, pa.string())).to_numpy()
+    odd = (references < 0) | (known & nowhere) | (~known & (references == 0))
+    is_gone = references == 0
+    verdicts = np.select([odd, unread & is_gone, ~known | unread, is_gone], [_ODD, _LEFT, _ADDED, _GONE], RANGES)
+    counts = pc.coalesce(found["count_max"], found["stated_max"])
+    columns = (found["range_id"], found["references_sum"], counts, found["read_in_max"], verdicts.astype(object))
+    yield pa.table(dict(zip(_JUDGED.names, columns, strict=True)), schema=_JUDGED)

@@ -151,7 +151,7 @@ def _read_metaranges(
     feeds = unknown.feeds(make=partial(_known, ()))
     tasks = tasks_for(unknown.rows, 16, 4 * spark_width(spark))
     few, partitions = holding_metaranges(unknown.rows), partitions_of(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, _Reading(reading(context)), METARANGES_SCHEMA, partitions, holding=few)
+    rows = gather(spark, feeds, _NAMED, partial(_read, reading(context)), METARANGES_SCHEMA, partitions, holding=few)
     schemas = {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     found = out.divide(rows, schemas, split_metaranges, sum_metaranges)
     check_metaranges(found[CHECKSUMS], unknown.rows)
@@ -160,14 +160,9 @@ def _read_metaranges(
     return found
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Reads the metaranges that rows name: METARANGES_SCHEMA."""
-
-    work: RangeReader
-
-    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
-        return self.work.metarange_rows(rows["metarange_id"].to_pylist())
+def _read(work: RangeReader, rows: pa.Table) -> Iterator[pa.Table]:
+    """Read the metaranges that rows name: METARANGES_SCHEMA."""
+    return work.metarange_rows(rows["metarange_id"].to_pylist())
 
 
 def _named(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -87,7 +87,8 @@ class AlikeEntries:
                 *columns, make=partial(_of_layer, source.layer), repeated=("range_id",)
             )
         ]
-        return self.out.put(name, scan(self.spark, feeds, schema, wanted).then(_HITS, _distinct_hits), _HITS)
+        found = scan(self.spark, feeds, schema, wanted).then(_HITS, partial(_distinct, _HITS))
+        return self.out.put(name, found, _HITS)
 
     def _counted(self, hits: Dataset) -> DataFrame:
         """The hits in ranges that count: range_id, count, size and layer."""
@@ -95,7 +96,8 @@ class AlikeEntries:
 
     def claims(self, alike: Dataset) -> Mapped:
         """The claims of entries that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
-        return self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size)).then(CLAIMS, _distinct_claims)
+        found = self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size))
+        return found.then(CLAIMS, partial(_distinct, CLAIMS))
 
     def ranges_with_claims(self, claims: Dataset) -> DataFrame:
         """The ranges with entries that make one of these claims (CLAIMS), and perhaps a few others: range_id, size,
@@ -124,11 +126,6 @@ def _by_claim(rows: pa.RecordBatch) -> np.ndarray:
     return mixed(hash_strings(claims), rows["size"].to_numpy())
 
 
-def _distinct_claims(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every claim once, as far as some batches show."""
-    return _distinct(CLAIMS, batches)
-
-
 def _by_range_and_size(rows: pa.RecordBatch) -> np.ndarray:
     return mixed(hash_strings(rows["range_id"]), rows["size"].to_numpy())
 
@@ -137,13 +134,9 @@ def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
     return columns_of(rows) | {"layer": layer}
 
 
-def _distinct_hits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every size of a range once, as far as some batches show."""
-    return _distinct(_HITS, batches)
-
-
 def _distinct(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What versions of a range have in common, or ranges of one size, goes on to Spark once, not from every batch."""
+    """Each row of `schema` once, as far as some batches show: what versions of a range have in common, or ranges of one
+    size, goes on to Spark once, not from every batch."""
     waiting = schema.empty_table()
     for batch in batches:
         own = _once(pa.Table.from_batches([batch.select(schema.names).cast(schema)]))

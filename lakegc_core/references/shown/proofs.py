@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,9 +27,9 @@ from lakegc_core.policy.prices import Choice, choose
 from lakegc_core.references.shown.alike import CLAIMS, AlikeEntries
 from lakegc_core.references.shown.classes import EVERY, PLANNED
 from lakegc_core.references.shown.intervals import ALIKE, AWAY, CHOSEN, OF_TAG
-from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, HeadTask, Known
+from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, Known, proofs_of
 from lakegc_core.references.shown.sampled_etags import check_etags
-from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.session import Mapped, collected, many
 from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -216,8 +216,7 @@ class Proofs:
 
     def _needed(self) -> dict[tuple[int, bool], int]:
         """The number of HEADs that are needed, by rank, of candidates and of entries apart."""
-        with clear_errors():
-            rows = self._unknown().groupBy("rank", "is_candidate").count().collect()
+        rows = collected(self._unknown().groupBy("rank", "is_candidate").count())
         return {(row["rank"], row["is_candidate"]): int(row["count"]) for row in rows}
 
     # --- asking ---
@@ -263,7 +262,8 @@ class Proofs:
             return Dataset(PROOFS_SCHEMA)
         tasks = max(spark_width(self.spark), -(-asked.rows // _IN_TASK))
         rows = asked.frame(self.spark, "address").distinct().repartition(tasks)
-        return self.out.put(PROOFS, Mapped(rows, PROOFS_SCHEMA, HeadTask(self.context.data).proofs), PROOFS_SCHEMA)
+        proofs = Mapped(rows, PROOFS_SCHEMA, partial(proofs_of, self.context.data))
+        return self.out.put(PROOFS, proofs, PROOFS_SCHEMA)
 
     # --- what follows ---
 
@@ -292,8 +292,7 @@ class Proofs:
         rows = rows.join(many(answers.select("address")), "address", "left_anti").join(
             many(failed), "size", "left_anti"
         )
-        with clear_errors():
-            return [row["rank"] for row in rows.select("rank").distinct().collect()]
+        return [row["rank"] for row in collected(rows.select("rank").distinct())]
 
     def _left(self, made: Dataset) -> Dataset:
         """CHOSEN: the alike entries without those that have a proof, of a size of which all candidates have one, and

@@ -64,21 +64,15 @@ def _has_proofs(context: MarkContext, header: Header, each: Standing) -> bool:
     return is_here and each.mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
 
 
-@dataclass(frozen=True)
-class HeadTask:
-    """Makes HEADs."""
-
-    data: StoreConfig
-
-    def proofs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PROOFS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that proves
-        nothing, and is not remembered."""
-        store, failures = connect(self.data), _FAILURES
-        for batch in batches:
-            answers = store.try_heads(batch["address"].to_pylist(), failures=failures)
-            failures = max(0, failures - sum(isinstance(each, LakegcError) for each in answers))
-            found = [each for each in answers if isinstance(each, ObjectInfo)]
-            rows = [(each.address, each.size, each.etag, each.digest or "") for each in found]
-            yield pa.RecordBatch.from_pylist(
-                [dict(zip(PROOFS_SCHEMA.names, row, strict=True)) for row in rows], schema=PROOFS_SCHEMA
-            )
+def proofs_of(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """PROOFS_SCHEMA of addresses. An object that is gone, or whose HEAD the store refuses, has no row: that proves
+    nothing, and is not remembered."""
+    store, failures = connect(data), _FAILURES
+    for batch in batches:
+        answers = store.try_heads(batch["address"].to_pylist(), failures=failures)
+        failures = max(0, failures - sum(isinstance(each, LakegcError) for each in answers))
+        found = [each for each in answers if isinstance(each, ObjectInfo)]
+        rows = [(each.address, each.size, each.etag, each.digest or "") for each in found]
+        yield pa.RecordBatch.from_pylist(
+            [dict(zip(PROOFS_SCHEMA.names, row, strict=True)) for row in rows], schema=PROOFS_SCHEMA
+        )

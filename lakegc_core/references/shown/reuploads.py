@@ -38,7 +38,7 @@ from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
 from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
-from lakegc_core.spark.session import Mapped, clear_errors, many, run_on_rows, run_tasks
+from lakegc_core.spark.session import Mapped, collected, many, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
@@ -175,26 +175,20 @@ class _Search:
     def _proven(self, alike: Dataset) -> Proven | None:
         if self.known is None or not connect(self.context.data).proves:
             return None
-        from pyspark.sql import functions as F
-
-        whole = F.sum(F.ceil(F.col("count") / PAGE) * F.col("branches")).alias("pages")  # of the ranges, each whole
-        ranges = alike.frame(self.spark, "range_id", "rank", "count").distinct()
-        with clear_errors():
-            rows = ranges.join(self._held.branch_counts(), "range_id").groupBy("rank").agg(whole).collect()
-        pages = {row["rank"]: int(row["pages"]) for row in rows}
+        ranges = alike.frame(self.spark, "range_id", "rank", "count").distinct()  # each whole
+        pages = self._pages(ranges, "count")
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
         return Proofs(self.entries, self.known(), alike, pages, self._budget).prove()
 
-    def _pages(self, places: DataFrame) -> dict[int, int]:
-        """The number of requests that the places take on all branches, at most, by rank."""
+    def _pages(self, places: DataFrame, entries: str) -> dict[int, int]:
+        """The number of requests that the places take on all branches, at most, by rank. `entries`: the column of how
+        many entries each place has."""
         from pyspark.sql import functions as F
 
-        cost = F.sum(F.ceil(F.col("reach") / PAGE) * F.col("branches"))
-        with clear_errors():
-            counted = places.join(self._held.branch_counts(), "range_id")
-            rows = counted.groupBy("rank").agg(cost.alias("pages")).collect()
-        return {row["rank"]: int(row["pages"]) for row in rows}
+        cost = F.sum(F.ceil(F.col(entries) / PAGE) * F.col("branches"))
+        counted = places.join(self._held.branch_counts(), "range_id").groupBy("rank").agg(cost.alias("pages"))
+        return {row["rank"]: int(row["pages"]) for row in collected(counted)}
 
     def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
@@ -204,7 +198,7 @@ class _Search:
         rounds = 0
         while True:
             places = self._places(rows.where(~rows["rank"].isin(without)) if without else rows, rounds)
-            pages = self._pages(places)
+            pages = self._pages(places, "reach")
             ranks = sorted(pages)
             spent = np.cumsum([pages[rank] for rank in ranks])
             every = pages.get(EVERY, 0)
@@ -237,12 +231,7 @@ class _Search:
 
     def _asked_whole(self) -> Reuploads:
         """Ask for every branch from its beginning to its end."""
-        names = {
-            ref["name"]
-            for batch in self.heads.refs.batches("kind", "name")
-            for ref in batch.to_pylist()
-            if ref["kind"] == "branch"
-        }
+        names = {ref["name"] for ref in self.heads.refs.dicts("kind", "name") if ref["kind"] == "branch"}
         branches = [Interval(name, b"", None, 0) for name in sorted(names)]
         width = min(spark_width(self.spark), self._at_once, len(branches))
         shares = [branches[number::width] for number in range(width)]

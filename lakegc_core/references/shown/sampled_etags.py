@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.safety import ETAGS_ASKED
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.session import collected
 from lakegc_core.store.base import connect
 from lakegc_core.store.etags import MD5_ETAG, ask_heads
 
@@ -28,8 +28,7 @@ def check_etags(context: MarkContext, objects: DataFrame) -> None:
         return
     order = F.xxhash64(F.lit(context.header.mark_id), "address")
     alike = objects.where(F.col("etag").rlike(MD5_ETAG)).orderBy(order, "address").limit(ETAGS_ASKED)
-    with clear_errors():
-        rows = [(row["address"], row["size"], row["etag"]) for row in alike.collect()]
+    rows = [(row["address"], row["size"], row["etag"]) for row in collected(alike)]
     found = ask_heads(store, rows)
     if found.contradiction:
         raise RefusedError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.cli import accounts, entry
+from lakegc_core.cli import entry, opening
 from lakegc_core.marks.context import begin_mark, open_mark
 from lakegc_core.marks.json_files import encode
 from tests.core.cli.conftest import Desk
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_verify_ends_with_0_where_all_is_as_written_with_3_where_not_and_with_5_where_that_cannot_be_told(
     sparing: SparkSession, desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounts, "spark_of", lambda *_, **__: sparing)
+    monkeypatch.setattr(opening, "spark_of", lambda *_, **__: sparing)
     repository = desk.with_an_object()
     leave(repository, "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", 30)
     pipeline.mark(sparing, begin_mark(desk.repository(), "m1", min_age=MIN_AGE, safety_level="none"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.inventory.carried import _SWEPT, Units, _once, _Swept, carried_units, known_slices, unit_of
+from lakegc_core.inventory.carried import _SWEPT, Units, _once, _swept, carried_units, known_slices, unit_of
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.safety import RELIST
@@ -102,7 +103,7 @@ def test_what_a_journal_calls_deleted_gone_or_lost_is_not_there_any_more(tmp_pat
         "at": pa.array([NOW] * len(outcomes), pa.timestamp("us", "UTC")),
         "size": [1] * len(outcomes),
     }
-    swept = _Swept(Units.of_top([layer(tmp_path, {unit: BEGUN})]), age=0)
+    swept = partial(_swept, Units.of_top([layer(tmp_path, {unit: BEGUN})]), 0)
     gone = swept(pa.RecordBatch.from_pydict(rows))["address"]
     assert gone.to_pylist() == [f"{unit}{outcome}" for outcome in ("deleted", "already_gone", "lost", *THERE)]
     assert swept(pa.RecordBatch.from_pydict(rows))["there"].to_pylist() == [False] * 3 + [True] * len(THERE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from hypothesis import example, given
@@ -26,8 +27,8 @@ from lakegc_core.judging.address_rows import (
     ROWS,
     STAGED,
     SWEPT,
-    IndexRows,
     decide,
+    index_rows,
 )
 from lakegc_core.references.ranges.range_files import by_reading
 from lakegc_core.store.local import LocalConfig
@@ -116,7 +117,8 @@ def test_of_an_index_count_the_sought_hashes_in_ranges_that_are_retained_and_wer
         addresses = _written(
             f"{folder}/sought", pa.schema([("hash", pa.int64())]), [(each,) for each in sorted(sought)]
         )
-        make = IndexRows(HELD_BEFORE, "m1", retained.keys("range_id", "read_in", by=by_reading), addresses.keys("hash"))
+        those = (retained.keys("range_id", "read_in", by=by_reading), addresses.keys("hash"))
+        make = partial(index_rows, HELD_BEFORE, "m1", *those)
         ids = pa.array([each for each, _ in index], pa.string())
         rows = pa.table({"range_id": ids.dictionary_encode() if repeated else ids, "hash": [each for _, each in index]})
         rows = rows.cast(pa.schema([("range_id", rows.schema.field("range_id").type), ("hash", pa.int64())]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import MarkError, StoreError
@@ -67,12 +68,12 @@ def test_an_optimized_mark_that_does_not_find_what_marks_below_read_fails(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that changed lies in those ranges: without canaries, nothing would tell."""
-    index_rows = optimized.IndexRows
+    index_rows = optimized.index_rows
 
-    def of_nothing(kind: int, layer: str, held: Wanted, sought: Wanted) -> Any:
-        return index_rows(kind, layer, Wanted(()), sought)
+    def of_nothing(kind: int, layer: str, held: Wanted, sought: Wanted, rows: pa.RecordBatch) -> Any:
+        return index_rows(kind, layer, Wanted(()), sought, rows)
 
-    monkeypatch.setattr(optimized, "IndexRows", of_nothing)
+    monkeypatch.setattr(optimized, "index_rows", of_nothing)
     with pytest.raises(MarkError, match="the mark is blind, and fails"):
         lake.mark("m3")
     assert lake.open().artifacts("m3").require(Stage.NAMESPACE_LISTING).facts["rests_on"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def asking(tmp_path: Path) -> Make:
     writer = PartWriter(LocalConfig(str(tmp_path / "marks")), "known", _ADDRESSES)
     writer.write(pa.RecordBatch.from_pylist([{"address": LISTED}], schema=_ADDRESSES))
     known = Wanted(tuple(Source(LocalConfig(str(tmp_path / "marks")), "known", part, "") for part in writer.close()))
-    work = optimized._Asking(config, Namespace("local://lake"))
-    make = among(NO_SPARK, Mapped(NO_SPARK, SOUGHT_SCHEMA), known, found=False).then(optimized._ANSWER, work.ask).make
+    ask = partial(optimized._ask, config, Namespace("local://lake"))
+    make = among(NO_SPARK, Mapped(NO_SPARK, SOUGHT_SCHEMA), known, found=False).then(optimized._ANSWER, ask).make
     assert make is not None
     return make
 

@@ -17,7 +17,7 @@ from lakegc_core.policy.facts import CommitsFacts, read_facts
 from lakegc_core.policy.retention import Graph, Rules
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
-from lakegc_core.references.commits.known_walk import Place, rows_at
+from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, parts_of
@@ -96,7 +96,7 @@ class Walked:
         results = [*walk.decide(known), *walk._write(LOST_BRANCHES, LOST_SCHEMA, walk._lost())]
         parts = parts_of(results, [PASTS, LOST_BRANCHES])
         pasts, left_behind = (
-            rows_at(self.out.dataset(name, parts[name], schema))
+            list(self.out.dataset(name, parts[name], schema).dicts())
             for name, schema in ((PASTS, PASTS_SCHEMA), (LOST_BRANCHES, LOST_SCHEMA))
         )
         return pasts, left_behind, sum(result.get("unread", 0) for result in results)

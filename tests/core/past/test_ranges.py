@@ -16,7 +16,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.past import ranges as old_ranges
 from lakegc_core.past.commits import PASTS_SCHEMA
-from lakegc_core.past.ranges import CHOSEN_RANGES, CHOSEN_RANGES_SCHEMA, Budget, OldRanges
+from lakegc_core.past.ranges import CHOSEN_RANGES, CHOSEN_RANGES_SCHEMA, OldRanges, within_budget
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.range_files import RangeReader
 from lakegc_core.store.local import LocalConfig
@@ -34,7 +34,7 @@ def chosen(folder: Path, entries: int, ranges: Mapping[str, tuple[int, int]]) ->
         for name, (count, moment) in ranges.items()
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=CHOSEN_RANGES_SCHEMA)
-    results = list(Budget(out, entries)(iter([batch])))
+    results = list(within_budget(out, entries, iter([batch])))
     ranges_taken = out.dataset(CHOSEN_RANGES, parts_of(results, [CHOSEN_RANGES])[CHOSEN_RANGES], CHOSEN_RANGES_SCHEMA)
     found = [name for each in ranges_taken.batches("range_id") for name in each.column(0).to_pylist()]
     (until,) = [result["complete_after"] for result in results if "complete_after" in result]

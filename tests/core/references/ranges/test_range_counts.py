@@ -19,10 +19,10 @@ from lakegc_core.references.ranges.range_counts import (
     _JUDGED,
     _NAMED,
     _NOW,
-    _ChangedRanges,
+    _changed_ranges,
     _Comparing,
-    _Counted,
-    _Judging,
+    _counted,
+    _judged,
 )
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, RangeReader, RangeWriter
 from lakegc_core.store.local import LocalConfig
@@ -42,14 +42,14 @@ def now(references: int, stated: int = 5) -> Said:
 
 def judged(*said: Said) -> pa.Table:
     rows = [{"hash": 1, "range_id": ID} | each for each in said]
-    (found,) = _Judging(("m2", "m1"))(pa.Table.from_pylist(rows, _COUNTED))
+    (found,) = _judged(("m2", "m1"), pa.Table.from_pylist(rows, _COUNTED))
     return found.select(_JUDGED.names).cast(_JUDGED)
 
 
-def changing(folder: Path) -> _ChangedRanges:
+def writing(folder: Path) -> RangeWriter:
     home = LocalConfig(str(folder))
     reader = RangeReader(MetadataFiles(home, "_lakefs"), Namespace("s3://bucket/lake"))
-    return _ChangedRanges(RangeWriter(reader, DatasetFolder(home, "here"), "m3"))
+    return RangeWriter(reader, DatasetFolder(home, "here"), "m3")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_contradicts_the_mark_below_is_an_error(tmp_path: Path, said: list[
     with pytest.raises(
         CorruptFileError, match=r"Ranges such as a{64} do not agree .* Make a new mark: it will be a clean one"
     ):
-        list(changing(tmp_path)(iter(judged(*said).to_batches())))
+        list(_changed_ranges(writing(tmp_path), iter(judged(*said).to_batches())))
 
 
 @pytest.mark.parametrize("stated", [0, 4, 9])
@@ -97,7 +97,7 @@ def test_what_the_mark_below_read_of_a_range_counts_and_not_what_metaranges_say(
 def test_of_a_range_that_many_metaranges_hold_one_row_is_told(sign: int) -> None:
     own = {"metarange_id": "m", "checksum": 0, "min_key": b"a", "max_key": b"b"}
     rows = [own | {"range_id": name, "count": count} for name in ("x", "y") for count in (3, 4, 3)]
-    said = _Counted(sign)(pa.RecordBatch.from_pylist([own | {"range_id": "", "count": 2}, *rows], METARANGES_SCHEMA))
+    said = _counted(sign, pa.RecordBatch.from_pylist([own | {"range_id": "", "count": 2}, *rows], METARANGES_SCHEMA))
     told = {name: value if isinstance(value, int) else value.tolist() for name, value in said.items()}
     assert sorted(told.pop("range_id")) == ["x", "y"] and len(set(told.pop("hash"))) == 2
     assert told == {"kind": _NOW, "references": [3 * sign] * 2, "stated": [4, 4]}
@@ -108,7 +108,7 @@ def test_a_lost_metarange_of_the_mark_below_asks_for_a_clean_mark_and_one_of_now
     tmp_path: Path, there: bool
 ) -> None:
     lost = {"hash": 1, "metarange_id": ID, "kind": _NOW if there else _BEFORE}
-    comparing = _Comparing(changing(tmp_path).work.reader)
+    comparing = _Comparing(writing(tmp_path).reader)
     error, said = _lost("Metarange", there=there)
     with pytest.raises(error, match=said):
         list(comparing(pa.Table.from_pylist([lost], _NAMED)))
@@ -119,7 +119,7 @@ def test_so_does_a_lost_range(tmp_path: Path, there: bool) -> None:
     lost = {"range_id": ID, "references": int(there), "count": 5, "verdict": _ADDED if there else _GONE}
     error, said = _lost("Range", there=there)
     with pytest.raises(error, match=said):
-        list(changing(tmp_path)(iter(pa.Table.from_pylist([lost], _JUDGED).to_batches())))
+        list(_changed_ranges(writing(tmp_path), iter(pa.Table.from_pylist([lost], _JUDGED).to_batches())))
 
 
 def _lost(kind: str, *, there: bool) -> tuple[type[Exception], str]:

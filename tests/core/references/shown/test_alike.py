@@ -22,7 +22,9 @@ def test_no_size_of_a_range_gets_lost_where_repeated_ones_go(
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alike, "_ROWS_TOGETHER", together)
-        found = [tuple(row.values()) for batch in alike._distinct_hits(iter(given_rows)) for row in batch.to_pylist()]
+        found = [
+            tuple(row.values()) for batch in alike._distinct(alike._HITS, iter(given_rows)) for row in batch.to_pylist()
+        ]
     every = {row for rows in batches for row in rows}
     assert set(found) == every
     if together == alike._ROWS_TOGETHER:

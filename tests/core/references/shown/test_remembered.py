@@ -15,7 +15,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.prices import Prices
 from lakegc_core.policy.safety import FULL
-from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, HeadTask, known
+from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, known, proofs_of
 from lakegc_core.store.local import LocalConfig
 from tests.support.lake import Lake, lake
 from tests.support.marks import finish
@@ -109,6 +109,6 @@ def test_of_what_is_gone_or_refused_nothing_is_remembered_and_after_twenty_error
     config = LocalConfig(str(tmp_path))
     monkeypatch.setattr("lakegc_core.store.local.store.LocalStore.try_heads", answers)
     batch = pa.record_batch({"address": [f"data/{number}" for number in range(30)]})
-    found = list(HeadTask(config).proofs(iter([batch, batch, batch])))
+    found = list(proofs_of(config, iter([batch, batch, batch])))
     assert [each.num_rows for each in found] == [0, 0, 0]
     assert asked == [20, 5, 0]
