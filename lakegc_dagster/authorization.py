@@ -2,8 +2,8 @@
 
 Two of three answers are found here, from what Dagster has recorded: every guard was checked on the latest
 materialisation of this very partition and holds, and that materialisation is of the mark that lies in the store. The
-third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail to audit. Of a
-backup that is made by hand, after the check, core alone knows.
+third, every guard evaluated once more, is core's and would be enough for safety; these leave a trail to audit. Of what
+is done after the check, such as a backup by hand or the mark of a neighbour, core alone knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dagster as dg
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
-from lakegc_dagster.checks import check_key, checked_asset, made_by_hand
+from lakegc_dagster.checks import check_key, checked_asset, judged_anew
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.failures import refused
 from lakegc_dagster.metadata.entries import DIGEST, STOPS, digest_of
@@ -64,7 +64,7 @@ def refusals(
     reasons = []
     for guard in GUARDS:
         asset = checked_asset(options, guard.name)
-        past = (guard.may_be_accepted and guard.name in accepted) or made_by_hand(options, guard)
+        past = (guard.may_be_accepted and guard.name in accepted) or judged_anew(options, guard)
         reason = _refusal(asset, found.get(keys[guard.name]), latest[asset], past=past)
         if reason is not None:
             reasons.append(f"{guard.name}: {reason}")

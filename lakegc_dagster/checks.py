@@ -2,7 +2,7 @@
 
 A guard that waits for a person only warns here: the mark is in order, and somebody has to say a word, or make the
 backup, before its sweep. All others are blocking errors. Core judges all of them again before a sweep, and
-`authorization` before it, but for a backup that a person makes after the mark.
+`authorization` before it, but for those that core judges by what was done after the mark.
 
 Where backups are an asset, the guard over them is a check on that one: it cannot hold before. They guard no other run;
 `authorization` does. Names, severities and sentences come from `lakegc_core.policy.guards`.
@@ -19,7 +19,7 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Guard, Verdict
 from lakegc_core.sweep.authorize import judge
 from lakegc_core.sweep.what_counts import effective_level
-from lakegc_dagster.config import BACKUP, OVER_BACKUPS, LakegcConfig
+from lakegc_dagster.config import BACKUP, JUDGED_ANEW, OVER_BACKUPS, LakegcConfig
 from lakegc_dagster.failures import READING_RETRIES, told_as_failures
 from lakegc_dagster.metadata.entries import STOPS
 from lakegc_dagster.partitions import GcCell
@@ -42,14 +42,15 @@ def guard_keys(options: LakegcConfig) -> list[dg.AssetCheckKey]:
     return [check_key(options, guard) for guard in guards.GUARDS]
 
 
-def made_by_hand(options: LakegcConfig, guard: Guard) -> bool:
-    """True for the guard over backups where these are no asset: somebody makes them after the mark and its checks."""
-    return guard.name == OVER_BACKUPS and not options.backup
+def judged_anew(options: LakegcConfig, guard: Guard) -> bool:
+    """True for a guard that checks the mark, and whose fault somebody may mend after that: the sweep judges it anew.
+    Where backups are an asset, the guard over them is none: it checks that asset."""
+    return guard.name in JUDGED_ANEW and checked_asset(options, guard.name) == STAGES[-1]
 
 
 def waits_for_a_person(options: LakegcConfig, guard: Guard) -> bool:
     """True if a guard that stops sweeps says nothing against the mark itself."""
-    return guard.may_be_accepted or made_by_hand(options, guard)
+    return guard.may_be_accepted or judged_anew(options, guard)
 
 
 def check_name(guard: str) -> str:
@@ -115,7 +116,11 @@ def _spec(options: LakegcConfig, guard: Guard) -> dg.AssetCheckSpec:
 
 def _description(options: LakegcConfig, guard: Guard) -> str:
     if waits_for_a_person(options, guard):
-        until = "somebody does what it says" if made_by_hand(options, guard) else "a person accepts it"
+        ways = (
+            "somebody does what it says" if judged_anew(options, guard) else "",
+            "a person accepts it" if guard.may_be_accepted else "",
+        )
+        until = " or ".join(way for way in ways if way)
         return f"What it guards against: {guard.danger}. A sweep refuses until {until}; here it only warns."
     return f"What it guards against: {guard.danger}."
 

@@ -12,6 +12,7 @@ import dagster as dg
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
+from lakegc_core.policy.guards import NEIGHBOURS
 from lakegc_dagster.partitions import GcCell, Grid
 from lakegc_dagster.rounds import check_cron
 from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
@@ -20,6 +21,9 @@ SWEEP = "swept_report"
 BACKUP = "backup"
 OVER_BACKUPS = "backup"
 """The guard over backups."""
+JUDGED_ANEW = (OVER_BACKUPS, NEIGHBOURS)
+"""Guards that may stop a mark and let its sweep pass: a backup is made, or neighbours are marked, after the mark. Core
+judges them at the sweep by what is so then."""
 JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor", "gc_answers")
 """The plain names of the jobs; `gc_backup` is there where `backup` is an asset."""
 REPOSITORY_ASSET = "repository"

@@ -148,11 +148,7 @@ def _restore(options: LakegcConfig) -> Any:
             result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
         context.add_output_metadata(copy_metadata(result))
         if result.failed:
-            raise dg.Failure(
-                f"{result.failed:,} objects were not brought back; the others are. Run it again.",
-                metadata=copy_metadata(result),
-                allow_retries=False,
-            )
+            raise dg.Failure(result.trouble, metadata=copy_metadata(result), allow_retries=False)
 
     return restore
 

@@ -241,7 +241,9 @@ def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str
     given = context.client.gc_rules(name)
     rules = None if given is None else Rules(given.default_retention_days, dict(given.branches))
     sweep = f"lakegc sweep {name} {context.header.mark_id}"
-    terms = Terms(rules, effective_level(context).gap.total_seconds(), context.header.min_age, sweep)
+    level, header = effective_level(context), context.header
+    gap, memory = level.gap.total_seconds(), level.rules_memory.total_seconds()
+    terms = Terms(rules, gap, header.min_age, memory, header.started_at, sweep)
     times = told_until(xid_times(pa.array(addresses, pa.string())), latest_told(context.header.started_at))
     named = np.nan_to_num(times).tolist()
     for each, at in zip(explain_each(lambda: spark, context, addresses), named, strict=True):

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lakegc_core.answers.explain import Explained
-from lakegc_core.clock import instant
+from lakegc_core.clock import duration, instant
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.retention import HOLD, Rules
 from lakegc_core.policy.scenarios import EVERYTHING, SERVER
 
 STAGED, BY_PATH, NEIGHBOUR, UNKNOWN_TO_MARK = "staged", "held_by_path", "neighbour", "unknown_to_mark"
+_BY_RULE = ("history", "dangling")
+_DAY = 86_400.0
 _WAIT = "nothing: it goes by itself"
 _NOT_KNOWN = "make a mark: this one does not know it, or something kept it then"
 _FATES = {
@@ -41,12 +43,15 @@ class Keeper:
 
 @dataclass(frozen=True)
 class Terms:
-    """The settings by which times are counted. `rules`: as lakeFS has them now; None if there are none. `gap` and
-    `min_age`: seconds. `sweep`: the command that sweeps what the mark found."""
+    """The settings by which times are counted. `rules`: as lakeFS has them now; None if there are none. `gap`,
+    `min_age` and `memory` (for how long a rule counts that has become shorter): seconds. `marked_at`: when the mark
+    began, unix seconds. `sweep`: the command that sweeps what the mark found."""
 
     rules: Rules | None
     gap: float
     min_age: float
+    memory: float
+    marked_at: float
     sweep: str
 
 
@@ -87,7 +92,26 @@ def _of_holder(told: Mapping[str, Any], terms: Terms) -> Keeper:
     name, why = told["name"], told["why"]
     kind, _, own = name.partition(":")
     until = datetime.fromisoformat(told["until"]).timestamp() if told["until"] else None
+    if why in _BY_RULE and terms.rules is not None:
+        now = terms.rules.days(own) if kind == BRANCH else terms.rules.default_days
+        if now < told["days"]:
+            return Keeper(name, why, _remembered_until(until, told["days"] - now, terms), _shorter_by_now(terms))
     return Keeper(name, why, until, _sooner(name, kind, own, why, told["days"], terms))
+
+
+def _remembered_until(until: float | None, shorter_by: int, terms: Terms) -> float | None:
+    """Until when a rule keeps an object that is shorter by now than the mark knew, unix seconds: until its own end, or
+    for as long as the longer rule is remembered. None where the longer one has no end."""
+    if until is None:
+        return None
+    return min(until, max(until - shorter_by * _DAY, terms.marked_at + terms.memory))
+
+
+def _shorter_by_now(terms: Terms) -> str:
+    if not terms.memory:
+        return "nothing: lakeFS's rule is shorter by now, and the next mark goes by it"
+    counts = duration(timedelta(seconds=terms.memory))
+    return f"nothing: lakeFS's rule is shorter by now; the longer one counts for up to {counts} more"
 
 
 def _sooner(name: str, kind: str, own: str, why: str, days: int | None, terms: Terms) -> str:
@@ -104,6 +128,8 @@ def _sooner(name: str, kind: str, own: str, why: str, days: int | None, terms: T
     if why == "shows":
         kept = f"the rule of {terms.rules.days(own)} days counts from then on" if terms.rules else "every commit counts"
         return f"delete it on branch {own} and commit ({kept}); or delete branch {own} ({left})"
+    if days is not None and days <= 0:
+        return _WAIT
     if why == "history":
         return f"set a rule of less than {days} days for branch {own}; or delete branch {own} ({left})"
     return f"set a default rule of less than {days} days"

@@ -17,6 +17,7 @@ from lakegc_core.marks.last_known import gone
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
+from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.held_paths import held_by_path
@@ -49,7 +50,8 @@ def objects_of(
     """The objects (SCHEMA) that the mark listed and no sweep has deleted since. `layers`: the mark and those that it
     rests on; `commits`: all, in the folder OTHERS of `aside`."""
     own = layers[0]
-    held = held_by_path(spark, context, commits, aside)
+    holds = context.mark.facts(CommitsFacts).holds  # lakegc.yaml may have others by now, of which the mark knew nothing
+    held = held_by_path(spark, context, commits, aside, holds)
     keepers = {
         _STAGED: own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         Reason.HELD: held.addresses,

@@ -21,7 +21,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount, CommitsFacts
 from lakegc_core.policy.holds import BRANCH, matching_names
-from lakegc_core.policy.retention import Rules, rules_of
+from lakegc_core.policy.retention import Rules, rules_json, rules_of
 from lakegc_core.policy.scenarios import (
     DEFAULT,
     NEVER,
@@ -73,9 +73,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The answer. `at_once`: of a mark made now; `in_the_end`: once the memory of longer rules has run out, and what
-    deleted branches leave is kept no more. `curves`: by rule (`default`, `branch:NAME`). `nothing_called_so`: patterns
-    that mean no branch and no tag. `entries_unread`: of ranges that were not read for their folders."""
+    """The answer. `rules`: days of `default`, and of `branches` by name. `at_once`: of a mark made now; `in_the_end`:
+    once the memory of longer rules has run out, and what deleted branches leave is kept no more. `curves`: by rule
+    (`default`, `branch:NAME`). `nothing_called_so`: patterns that mean no branch and no tag. `entries_unread`: of
+    ranges that were not read for their folders."""
 
     repository: str
     mark_id: str
@@ -114,7 +115,7 @@ def whatif(spark: SparkSession, context: MarkContext, wish: Wish) -> WhatIf:
         repository=context.header.repository,
         mark_id=context.header.mark_id,
         at=clock.instant(context.header.started_at),
-        rules=None if change.rules is None else {DEFAULT: change.rules.default_days, **change.rules.branch_days},
+        rules=rules_json(change.rules),
         without=change.without,
         protect_tags=change.protect_tags,
         today=found.amount(TODAY, lambda results: results["today"] == NEVER),

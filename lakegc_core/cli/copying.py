@@ -11,9 +11,7 @@ from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import Limits
-from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import open_mark
-from lakegc_core.marks.one_copy import MISSING
 from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
@@ -48,22 +46,8 @@ def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
     found = copy_report(result)
     show(options, found, copy_screen(result, found))
     if result.failed:
-        sys.stderr.write(f"lakegc: {_failed(result)}\n")
+        sys.stderr.write(f"lakegc: {result.trouble}\n")
     return 1 if result.failed else 0
-
-
-def _failed(result: CopyResult) -> str:
-    """Advice on objects that were not copied, in sentences."""
-    said = f"{result.failed:,} objects were not {'brought back' if result.is_undo else 'copied'}."
-    saved = sum(result.outcomes.get(outcome, 0) for outcome in SAVED)
-    if saved:
-        return f"{said} The other {saved:,} are at their place; run it again."
-    if result.is_undo and result.outcomes.get(MISSING, 0) == result.failed:
-        again = f"lakegc restore {result.repository} {result.mark_id} SRC"
-        return f"{said} Nothing was: the store keeps none of them any more. If there is a backup: {again}."
-    if result.verb == "restore" and result.outcomes.get(MISSING, 0) == result.failed:
-        return f"{said} Nothing was: {result.place} holds none of them. Name the place that the backup was made to."
-    return f"{said} Nothing was. Do what the lines above ask for, and run it again."
 
 
 def copy_report(result: CopyResult) -> Json:

@@ -31,7 +31,7 @@ def run_drill(options: argparse.Namespace, reporter: Reporter) -> int:
             return _end(options, report)
     context = complete_mark(repository, options.mark_id)
     way, _ = drilling.way_of(context)  # before Spark is started
-    drilling.check_guards(context, accepted)
+    drilling.check_guards(context, accepted, wanted)
     _confirm(options, context, wanted, way)
     spark = spark_of(context.settings)
     with reporter.watch(spark, "drill"):

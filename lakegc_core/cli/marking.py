@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
@@ -22,11 +22,11 @@ from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
-from lakegc_core.marks.sweeps import finished_sweeps, without_drills
+from lakegc_core.marks.sweeps import finished_sweeps, is_open, without_drills
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.authorize import ready_at
+from lakegc_core.sweep.authorize import ready_at, refusal
 from lakegc_core.sweep.other_tools import find_other_mark, parse_other_mark
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.what_counts import check_level
@@ -171,7 +171,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     with metered(options, context) as told:
         review = pipeline.review(context)
         told.append(review.report)
-        _confirm(options, context, review)
+        _confirm(options, context, review, accepted)
         spark = spark_of(context.settings, quick=layers.is_little(context.mark))
         with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = pipeline.sweep(
@@ -220,7 +220,7 @@ def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
         context, review = _marked(options, repository, reporter)
         told.append(review.report)
         sweep = partial(pipeline.sweep, dry_run=options.dry_run, accepted=accepted, budget=budget)
-        return _sweep_marked(options, context, review, reporter, sweep, told)
+        return _sweep_marked(options, context, review, reporter, sweep, told, accepted)
 
 
 def _sweep_marked(
@@ -230,6 +230,7 @@ def _sweep_marked(
     reporter: Reporter,
     sweep: Callable[[SparkSession, MarkContext], SweepResult],
     told: list[Json],
+    accepted: Mapping[str, str],
 ) -> int:
     """The second half of `run`: the sweep of the mark that was just made, if it may be swept by now."""
     found: Json = {"mark": review.report, "sweep": None}
@@ -242,7 +243,7 @@ def _sweep_marked(
     if not options.json:
         print(marked)
     try:
-        _confirm(options, context, review)
+        _confirm(options, context, review, accepted)
         spark = spark_of(context.settings)  # the one of the mark
         with reporter.watch(spark, Stage.SWEPT_REPORT):
             result = sweep(spark, context)
@@ -273,11 +274,18 @@ def accepted_by(options: argparse.Namespace) -> dict[str, str]:
     return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))
 
 
-def _confirm(options: argparse.Namespace, context: MarkContext, review: pipeline.Review) -> None:
+def _confirm(
+    options: argparse.Namespace, context: MarkContext, review: pipeline.Review, accepted: Mapping[str, str]
+) -> None:
+    """Ask before a sweep, if somebody is to be asked. RefusedError if that one says no, or if a guard stops the sweep
+    for certain: then nobody is asked."""
     if options.dry_run or options.yes:
         return
     if not sys.stdin.isatty():
         raise SettingsError("`sweep` deletes: without a terminal it needs --yes (or --dry-run).")
+    verdicts = [guards.accept(each, accepted) for each in review.verdicts if each.name != guards.NEIGHBOURS]
+    if not guards.authorized(verdicts):
+        raise RefusedError(refusal(context, verdicts, begun=is_open(connect(context.workspace), context.mark.folder)))
     expired = review.report["objects"]["expired"]
     size = human_bytes(review.report["bytes"]["expired"])
     how, quarantine = undo(context.header.repository, context.header.mark_id), context.policy.quarantine

@@ -29,11 +29,6 @@ def parse_size(value: object) -> int:
 def parse_time_of_day(value: object) -> time:
     """Read a time of day, UTC: `06:00`. SettingsError if it is none."""
     found = re.fullmatch(TIME, value.strip()) if isinstance(value, str) else None
-    if found is None and isinstance(value, int) and 0 <= value < 24 * 60:
-        meant = f"{value // 60:02}:{value % 60:02}"
-        raise SettingsError(
-            f'YAML reads {meant} without quotes as the number {value}; write "{meant}", in quotes; it is UTC'
-        )
     if found is None:
         raise SettingsError(f'{value!r} is no time of day; write 06:00 (in YAML "06:00", in quotes); it is UTC')
     return time(int(found[1]), int(found[2]))

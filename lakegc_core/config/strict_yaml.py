@@ -18,19 +18,21 @@ Model = TypeVar("Model", bound=BaseModel)
 Loader = type[yaml.SafeLoader] | type[yaml.BaseLoader]
 
 
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_SIXTIES = "a number has a colon, and YAML counts it in sixties; write 48h, or put a time of day in quotes"
 _NUMBER = "a number stands where a key is expected; decimals have a point, as in 0.023"
 
 
 class StrictLoader(yaml.SafeLoader):
     """SafeLoader that refuses a key given twice: one of two policies would be dropped without a word. No key is a
-    number: `{price: 0,023}` would have one."""
+    number: `{price: 0,023}` would have one. No number has a colon: YAML 1.1 reads `48:00` as 2,880."""
 
 
 def _mapping_once(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
     seen: set[str] = set()
     for key, _ in node.value:
         name = str(key.value)
-        if key.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+        if key.tag in (_INT, _FLOAT):
             raise yaml.constructor.ConstructorError(None, None, _NUMBER, key.start_mark)
         if name in seen and key.tag != "tag:yaml.org,2002:merge":
             raise yaml.constructor.ConstructorError(None, None, f"key {name!r} twice", key.start_mark)
@@ -39,7 +41,15 @@ def _mapping_once(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, 
     return dict(loader.construct_mapping(node, deep=True))
 
 
+def _plain_number(loader: StrictLoader, node: yaml.ScalarNode) -> int | float:
+    if ":" in node.value:
+        raise yaml.constructor.ConstructorError(None, None, _SIXTIES, node.start_mark)
+    return loader.construct_yaml_int(node) if node.tag == _INT else loader.construct_yaml_float(node)
+
+
 StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping_once)
+for _tag in (_INT, _FLOAT):
+    StrictLoader.add_constructor(_tag, _plain_number)
 
 
 def load(file: Path, model: type[Model], loader: Loader = StrictLoader) -> Model:
@@ -80,7 +90,7 @@ def _read(file: Path, loader: Loader) -> object:
 def _slip(error: yaml.YAMLError) -> str:
     """The slip behind an error of YAML, without any of the document's text."""
     problem, context = str(getattr(error, "problem", "")), str(getattr(error, "context", ""))
-    if problem.endswith(" twice") or problem == _NUMBER:
+    if problem.endswith(" twice") or problem in (_NUMBER, _SIXTIES):
         return problem
     if "'\\t'" in problem:
         return "YAML takes no tabs; indent with spaces"

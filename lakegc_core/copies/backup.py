@@ -76,6 +76,23 @@ class CopyResult:
         bad = [DIFFERENT, FAILED, *([MISSING] if self.verb == "restore" else [])]
         return sum(self.outcomes.get(outcome, 0) for outcome in bad)
 
+    @property
+    def trouble(self) -> str:
+        """Advice on objects that are not at the target, in sentences; "" if there are none."""
+        if not self.failed:
+            return ""
+        saved, missing = sum(self.outcomes.get(outcome, 0) for outcome in SAVED), self.outcomes.get(MISSING, 0)
+        said = f"{self.failed:,} objects were not {'brought back' if self.is_undo else 'copied'}."
+        said += f" The other {saved:,} are at their place." if saved else " Nothing was."
+        if self.outcomes.get(FAILED, 0):
+            return f"{said} Do what their problems ask for, and run it again."
+        if missing and self.is_undo:
+            again = f"lakegc restore {self.repository} {self.mark_id} SRC"
+            return f"{said} Neither quarantine nor the store keeps {missing:,} of them. If there is a backup: {again}."
+        if missing and self.verb == "restore":
+            return f"{said} {self.place} lacks {missing:,} of them: name the place that the backup was made to."
+        return f"{said} Other objects lie there, which are not overwritten."
+
 
 def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits | None = None) -> CopyResult:
     """Copy every expired object of a mark to `place` (a URI or an absolute folder), and record that it lies there.
@@ -163,7 +180,8 @@ def restore(
     `paths`: globs, matched against the paths under which any commit shows an object, and against addresses; of a mark
     that was retired or has another format, against addresses alone. Nothing that lies in the namespace is overwritten.
     A backup that another tool made, without a manifest, is taken by the mark's own list. `chosen`: what a drill has
-    chosen, and nothing else. MarkError if there is no such object; RefusedError if the clocks differ.
+    chosen, and nothing else. MarkError if there is no such object, unless the mark's sweeps deleted nothing and all of
+    it is wanted; RefusedError if the clocks differ.
     """
     started, limits = time.monotonic(), limits or Limits()
     source = context.data if place is None else place_of(context, place)
@@ -188,7 +206,9 @@ def restore(
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)
         _close_restore(spark, context, folder, copied.journal, result, whole=whole)
-    if (paths or place is None) and not sum(result.outcomes.values()):
+    if whole and not sum(result.outcomes.values()) and undo.is_swept(context):
+        context.say(f"restore: the sweeps of mark {context.header.mark_id} deleted nothing: nothing has to come back")
+    elif (paths or place is None) and not sum(result.outcomes.values()):
         what = "backup" if place is not None else "sweeps"
         matching = f" matches {', '.join(paths)}" if paths else " is on record"
         raise MarkError(f"No object of the {what} of mark {context.header.mark_id}{matching}.")

@@ -31,7 +31,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import report_of, sweep_of_drill
 from lakegc_core.names import STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
-from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.policy.facts import Amount, ExpiredFacts
 from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
 from lakegc_core.spark.session import Mapped, clear_errors, many, moment
 from lakegc_core.stages import swept_report
@@ -108,15 +108,15 @@ def drill(
     Nothing is deleted, and RefusedError or SettingsError raised, where nothing is known to bring it back, where a guard
     refuses, where a sweep of the mark or a drill is not over, or where no garbage is ready.
     """
-    began = time.monotonic()
+    began, wanted = time.monotonic(), wanted or Wanted()
     check_level(context)
     way, place = way_of(context)
     with context.lease("drill"):
         if drills.unfinished(context):
             raise RefusedError(f"A drill is not over. Finish it first: lakegc drill {context.header.repository}.")
-        check_guards(context, accepted)
+        check_guards(context, accepted, wanted)
         check_look_delay(context)
-        found = _choose(spark, context, wanted or Wanted(), way)
+        found = _choose(spark, context, wanted, way)
         begun = {
             "repository": context.header.repository,
             "mark_id": context.header.mark_id,
@@ -130,9 +130,10 @@ def drill(
         return _swept_and_ended(spark, context, made, accepted, began)
 
 
-def check_guards(context: MarkContext, accepted: Mapping[str, str] | None) -> None:
-    """RefusedError if a guard stops a drill, as far as the mark's own records tell. The sweep judges again."""
-    verdicts = judge(context, accepted, for_drill=True)
+def check_guards(context: MarkContext, accepted: Mapping[str, str] | None, wanted: Wanted) -> None:
+    """RefusedError if a guard stops a drill, as far as the mark's own records tell. The sweep judges again, also by the
+    bytes of what was chosen."""
+    verdicts = judge(context, accepted, drill=Amount(wanted.objects, 0))
     if any(each.stops for each in verdicts):
         raise RefusedError(refusal(context, verdicts))
 
@@ -173,7 +174,8 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
 
 def chosen_by(made: Drill) -> Chosen:
     """The objects of a drill, for its sweep and its restore."""
-    return Chosen(made.sweep_name, tuple(each["address"] for each in made.begun["objects"]))
+    objects = made.begun["objects"]
+    return Chosen(made.sweep_name, tuple(each["address"] for each in objects), sum(each["size"] for each in objects))
 
 
 def _sweep_of(context: MarkContext, made: Drill) -> tuple[int | None, Json]:

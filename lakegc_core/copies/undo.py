@@ -21,7 +21,7 @@ from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy
 from lakegc_core.marks.quarantine import place_of, quarantined
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import first_planned_at, planned_before
+from lakegc_core.marks.sweeps import first_planned_at, planned_before, sweeps_of
 from lakegc_core.names import FAILED as FAILED_DELETE
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
@@ -118,6 +118,13 @@ def _records(spark: SparkSession, context: MarkContext) -> Records:
     """The journals of the mark's sweeps, as far as they read."""
     mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
     return readable_records(spark, Records(tuple(each for each in mine if each.kind == Kind.SWEPT)))
+
+
+def is_swept(context: MarkContext) -> bool:
+    """True if a sweep of the mark is on record, whatever it did."""
+    if context.mark.header(any_version=True) is None:
+        return bool((context.mark.retired() or {}).get("sweeps"))
+    return bool(sweeps_of(connect(context.workspace), context.mark.folder))
 
 
 def all_read(spark: SparkSession, context: MarkContext) -> bool:

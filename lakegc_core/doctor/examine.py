@@ -23,7 +23,6 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.lakefs.named import repository_named
-from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.names import Json
 from lakegc_core.policy import safety
@@ -104,18 +103,16 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     told = data.settings()
     versions = told.versioning is not False
     found.look("rights in the store", lambda: try_store(context, answers, versions=versions))
-    home = HOME if context.workspace == context.data else context.home
-    copies_elsewhere = context.policy.quarantine is not None and context.workspace != context.data
     found.look(
         "how the store keeps objects",
         lambda: examine_settings(
             told,
-            home=home,
             metadata=answers.prefix,
             now=clock.now(),
             etags_are_md5=data.listed_digests,
             quarantine=context.policy.quarantine,
-            workspace=connect(context.workspace).settings() if copies_elsewhere else None,
+            workspace=None if context.workspace == context.data else connect(context.workspace).settings(),
+            home=context.home,
         ),
     )
     if data.listed_digests:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from lakegc_core.clock import duration
 from lakegc_core.doctor.etags import REMOVE, WHY
 from lakegc_core.doctor.finding import Finding, Level, cannot_be_told
+from lakegc_core.marks.artifacts import HOME
 from lakegc_core.names import Symptom, see
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
@@ -33,18 +34,19 @@ _NOT_FREE = f"Nothing, if that was meant. {see(Symptom.BILL_DID_NOT_FALL)}"
 def examine_settings(
     told: StoreSettings,
     *,
-    home: str,
     metadata: str | None,
     now: datetime,
     etags_are_md5: bool = False,
     quarantine: timedelta | None = None,
     workspace: StoreSettings | None = None,
+    home: str = HOME,
 ) -> list[Finding]:
-    """The findings on a store's settings. `home`: lakegc's own folder, `metadata`: that of ranges and metaranges, as
-    far as they lie in the namespace. `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says.
-    `workspace`: the settings where copies in quarantine lie, if that is another place."""
+    """The findings on a store's settings. `metadata`: the folder of ranges and metaranges, if it lies in the namespace.
+    `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says. `workspace`: the settings where marks and
+    copies in quarantine lie, if that is another place; `home`: their folder there."""
     return [
-        *_lifecycle(told, home, metadata or "_lakefs"),
+        *_lifecycle(told, metadata or "_lakefs"),
+        *_lifecycle_of_workspace(workspace, home),
         *_lock(told),
         *_versions(told),
         *_soft_delete(told),
@@ -54,13 +56,13 @@ def examine_settings(
     ]
 
 
-def _lifecycle(told: StoreSettings, home: str, metadata: str) -> Iterator[Finding]:
+def _lifecycle(told: StoreSettings, metadata: str) -> Iterator[Finding]:
     if isinstance(told.lifecycle, Untold):
         yield cannot_be_told("lifecycle", "Whether lifecycle rules delete objects of this namespace", told.lifecycle)
         return
     for rule in told.lifecycle:
         if rule.effect is Effect.EXPIRES:
-            yield from _expires(rule, home, metadata)
+            yield from _expires(rule, metadata)
         elif rule.effect is Effect.ARCHIVES and _meets(rule.prefix, "data/", f"{metadata}/", "_lakefs/"):
             yield Finding(
                 "lifecycle-archives",
@@ -79,14 +81,31 @@ def _lifecycle(told: StoreSettings, home: str, metadata: str) -> Iterator[Findin
             )
 
 
-def _expires(rule: LifecycleRule, home: str, metadata: str) -> Iterator[Finding]:
-    what = f"{_named(rule)} deletes objects below {_place(rule)} {rule.when}".rstrip()
-    if rule.prefix.startswith(_WRITTEN_ANEW):
+def _lifecycle_of_workspace(told: StoreSettings | None, home: str) -> Iterator[Finding]:
+    if told is None:
         return
-    if rule.prefix.startswith(f"{home}/"):
-        why = "Marks and records of sweeps go with it. Then garbage is confirmed anew, and a broken-off sweep is lost."
-        do = f"Take {home}/ out of this rule. `lakegc retire` deletes old marks."
-        yield Finding("lifecycle-expires-marks", Level.WARNING, f"{what}.", why, do)
+    if isinstance(told.lifecycle, Untold):
+        yield cannot_be_told("lifecycle", "Whether lifecycle rules delete marks in the workspace", told.lifecycle)
+        return
+    for rule in told.lifecycle:
+        if rule.effect is Effect.EXPIRES and _meets(rule.prefix, f"{home}/"):
+            what = f"{_named(rule)} deletes objects below {rule.prefix or 'the whole workspace'} {rule.when}"
+            yield _marks_go(what.rstrip(), home)
+
+
+def _marks_go(what: str, home: str) -> Finding:
+    why = "Marks and records of sweeps go with it. Then garbage is confirmed anew, and a broken-off sweep is lost."
+    do = f"Take {home}/ out of this rule. `lakegc retire` deletes old marks."
+    return Finding("lifecycle-expires-marks", Level.WARNING, f"{what}.", why, do)
+
+
+def _expires(rule: LifecycleRule, metadata: str) -> Iterator[Finding]:
+    what = f"{_named(rule)} deletes objects below {_place(rule)} {rule.when}".rstrip()
+    folder = f"{rule.prefix.rstrip('/')}/"  # rules need no slash at their end
+    if folder.startswith(_WRITTEN_ANEW):
+        return
+    if folder.startswith(f"{HOME}/"):
+        yield _marks_go(what, HOME)
         return
     if not _meets(rule.prefix, "data/", f"{metadata}/", "_lakefs/"):
         why = "These objects are not lakeFS's, and lakegc never touches them."
@@ -102,6 +121,12 @@ def _expires(rule: LifecycleRule, home: str, metadata: str) -> Iterator[Finding]
 def _meets(prefix: str, *folders: str) -> bool:
     """True if a rule's prefix covers anything below one of these folders."""
     return any(folder.startswith(prefix) or prefix.startswith(folder) for folder in folders)
+
+
+def _on_data(told: StoreSettings, effect: Effect) -> list[LifecycleRule]:
+    """The rules that do this to all that lies below data/, as far as the store tells."""
+    rules = () if isinstance(told.lifecycle, Untold) else told.lifecycle
+    return [each for each in rules if each.effect is effect and "data/".startswith(each.prefix) and not each.narrowed]
 
 
 def _named(rule: LifecycleRule) -> str:
@@ -141,17 +166,10 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
         yield cannot_be_told("versioning", "Whether deleted objects stay as old versions", told.versioning)
     if told.versioning is not True:
         return
-    rules = () if isinstance(told.lifecycle, Untold) else told.lifecycle
-    ends = [rule for rule in rules if rule.effect is Effect.OLD_VERSIONS and "data/".startswith(rule.prefix)]
     why = "What a sweep deletes stays as an old version, and its space is not free."
-    if ends and not ends[0].narrowed:
-        yield Finding(
-            "versioning",
-            Level.NOTE,
-            f"The store keeps old versions; {_named(ends[0])} deletes them {ends[0].when}".rstrip() + ".",
-            _BACK,
-            _NOT_FREE,
-        )
+    if ends := [f"{_named(rule)} deletes them {rule.when}".rstrip() for rule in _on_data(told, Effect.OLD_VERSIONS)]:
+        what = f"The store keeps old versions; {' and '.join(ends)}."
+        yield Finding("versioning", Level.NOTE, what, _BACK, _NOT_FREE)
         return
     what = "The store keeps old versions, and no lifecycle rule that covers data/ deletes them."
     if isinstance(told.lifecycle, Untold):
@@ -223,8 +241,7 @@ def _uploads(told: StoreSettings, now: datetime) -> Iterator[Finding]:
         return
     if told.uploads is None or told.uploads.oldest is None or now - told.uploads.oldest <= RELIST:
         return
-    rules = () if isinstance(told.lifecycle, Untold) else told.lifecycle
-    if any(rule.effect is Effect.ENDS_UPLOADS and rule.prefix == "" for rule in rules):
+    if _on_data(told, Effect.ENDS_UPLOADS):
         return  # the store is at it
     yield Finding(
         "open-uploads",

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from lakegc_core.policy.facts import (
+    Amount,
     BackupFacts,
     CommitsFacts,
     CommittedFacts,
@@ -70,6 +71,8 @@ class Evidence:
     """Seconds within which a drill must have passed before a sweep; None where none is asked for."""
     drill: DrillFacts | None = None
     """The last drill of the repository; None where there was none."""
+    at_most: Amount | None = None
+    """The most that can go, at a drill; None: all that the mark found."""
     neighbours: NeighbourFacts | None = None
     """Facts about other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False

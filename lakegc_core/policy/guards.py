@@ -36,6 +36,8 @@ from lakegc_core.policy.judgements import (
 )
 
 Severity = Literal["ERROR", "WARN"]
+NEIGHBOURS = "neighbours"
+"""The guard that may let the sweep of a mark pass that it stopped: the sweep asks anew what is known of neighbours."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", namespace),
     Guard(
-        "neighbours",
+        NEIGHBOURS,
         "WARN",
         "what another repository imported from here by address looks like garbage",
         neighbours,

@@ -123,13 +123,14 @@ def deleted_is_gone(evidence: Evidence) -> Finding:
 
 
 def blast_radius(evidence: Evidence) -> Finding:
-    expired, listed, accepted = evidence.expired.expired, evidence.expired.listed, evidence.expired.accepted
-    level = evidence.level
+    found, accepted, level = evidence.expired, evidence.expired.accepted, evidence.level
+    own, more = found.listed - found.foreign, found.expired - accepted
+    most = evidence.at_most or more
     shares = {
-        "objects": (max(0, expired.objects - accepted.objects) / max(1, listed.objects), level.blast_radius_objects),
-        "bytes": (max(0, expired.bytes - accepted.bytes) / max(1, listed.bytes), level.blast_radius_bytes),
+        "objects": (max(0, min(more.objects, most.objects)) / max(1, own.objects), level.blast_radius_objects),
+        "bytes": (max(0, min(more.bytes, most.bytes)) / max(1, own.bytes), level.blast_radius_bytes),
     }
-    figures = " and ".join(f"{share:.1%} of the {of}" for of, (share, _) in shares.items())
+    figures = " and ".join(f"{share:.1%} of lakeFS's {of}" for of, (share, _) in shares.items())
     if accepted.objects:
         figures = (
             f"Of the garbage that a person accepted for an earlier mark, {accepted.objects:,} objects are left. "
@@ -139,7 +140,7 @@ def blast_radius(evidence: Evidence) -> Finding:
     if beyond:
         return False, (
             f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
-            f"branch or a dropped table looks like this.{causes.largest(evidence.expired)} {_if_meant('blast-radius')}"
+            f"branch or a dropped table looks like this.{causes.largest(found)} {_if_meant('blast-radius')}"
         )
     return True, f"{figures} would go."
 

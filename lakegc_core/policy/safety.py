@@ -129,8 +129,8 @@ class Level:
     """Largest difference between the collector's clock and the store's: ages are judged by the store's dates."""
 
     blast_radius_objects: float
-    """Largest share of the listed objects that one sweep may take: a wrong rule or an emptied branch looks like
-    garbage, only more of it."""
+    """Largest share of lakeFS's objects that one sweep may take: a wrong rule or an emptied branch looks like garbage,
+    only more of it. Objects that are not lakeFS's count for nothing: no sweep can take them."""
 
     blast_radius_bytes: float
     """The same in bytes: few large objects can be most of a repository."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from lakegc_core import clock
-from lakegc_core.errors import RefusedError
+from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.address_lists import ADDRESSES
 from lakegc_core.marks.backups import backup_facts
 from lakegc_core.marks.context import MarkContext
@@ -21,7 +21,7 @@ from lakegc_core.marks.sweeps import accept_rings, stopped_by_rings
 from lakegc_core.names import Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
-from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
+from lakegc_core.policy.facts import Amount, ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.store.base import connect, heads
 from lakegc_core.sweep.read_sample import Sample
@@ -37,15 +37,15 @@ def judge(
     skew: float | None = None,
     neighbours: NeighbourFacts | None = None,
     *,
-    for_drill: bool = False,
+    drill: Amount | None = None,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
     `sample`: of paths that were read; None if none were. `skew`: seconds by which the store's clock is ahead now; None
     if it was not asked. `neighbours`: what is known of other repositories now; None if nobody asked.
-    `for_drill`: no other drill is asked for.
+    `drill`: the most that one takes; None if this is for none. For a drill no other one is asked for.
     """
-    within = None if for_drill else context.policy.drill_within
+    within = None if drill else context.policy.drill_within
     expired = context.mark.facts(ExpiredFacts)
     evidence = Evidence(
         header=context.header,
@@ -65,28 +65,34 @@ def judge(
         backup=backup_facts(context) if context.policy.backup else None,
         drill_within=None if within is None else within.total_seconds(),
         drill=last_drill(context) if within else None,
+        at_most=drill,
     )
     return guards.evaluate(evidence, accepted)
 
 
 def _holding(context: MarkContext) -> tuple[str, ...]:
     """The ids of the marks whose quarantine has copies of objects that this mark misses; few that have a copy of each,
-    the one that has most of them first. The first of these objects tell."""
+    the one that has most of them first. The first of these objects tell. Those whose quarantine does not answer may
+    have copies, and come last."""
     having = quarantined(context)
     if not having:
         return ()
     rows = context.mark.dataset(Stage.EXPIRED_ADDRESSES, ADDRESSES, MISSING).batches("address")
     keys = list(islice((each for batch in rows for each in batch["address"].to_pylist()), _FIRST))
     copies: dict[str, set[str]] = {}
+    found, untold = list[str](), list[str]()
     for mark_id in reversed(having):
-        there = heads(connect(place_of(context, mark_id)), keys)
+        try:
+            there = heads(connect(place_of(context, mark_id)), keys)
+        except StoreError:
+            untold.append(mark_id)
+            continue
         copies[mark_id] = {key for key, copy in zip(keys, there, strict=True) if copy is not None}
-    found: list[str] = []
     while any(copies.values()):
         found.append(max(copies, key=lambda mark_id: len(copies[mark_id])))
         had = copies[found[-1]]
         copies = {mark_id: each - had for mark_id, each in copies.items()}
-    return tuple(found)
+    return (*found, *untold)
 
 
 def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict]) -> None:

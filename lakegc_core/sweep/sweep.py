@@ -87,7 +87,8 @@ def run(
         skew = ahead(context.data)
         now = clock.now().timestamp()
         around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
-        verdicts = judge(context, accepted, sample, skew, around, for_drill=isinstance(only, Chosen))
+        drill = only.amount if isinstance(only, Chosen) else None
+        verdicts = judge(context, accepted, sample, skew, around, drill=drill)
         stopping = {verdict.name: verdict.description for verdict in verdicts if verdict.stops}
         if not all(dry_run and guards.BY_NAME[name].may_be_accepted for name in stopping):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun

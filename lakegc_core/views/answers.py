@@ -107,15 +107,19 @@ def _parts_lines(found: Json) -> list[str]:
 
 
 def _change_line(found: Json) -> str:
-    rules = found["rules"]
     said = [
-        "no rules, so that every commit counts"
-        if rules is None
-        else "rules: " + ", ".join(f"{name} {days} days" for name, days in rules.items()),
+        _rules_in_words(found["rules"]),
         f"without {', '.join(found['without'])}" if found["without"] else "",
         "" if found["protect_tags"] else "tags are not protected",
     ]
     return shown(" · ".join(filter(None, said)))
+
+
+def _rules_in_words(rules: Json | None) -> str:
+    if rules is None:
+        return "no rules, so that every commit counts"
+    named = {"default": rules["default"], **{f"branch:{name}": days for name, days in rules["branches"].items()}}
+    return "rules: " + ", ".join(f"{name} {days} days" for name, days in named.items())
 
 
 def _curve_lines(curves: Json) -> list[str]:

@@ -148,8 +148,10 @@ def freed_bytes(totals: Json) -> int:
 
 
 def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> Json:
-    """A mark as `own_marks` has it, with its sweeps; if `judged`, a whole one with what it waits for."""
+    """A mark as `own_marks` has it, with its sweeps; if `judged`, a whole one with what it waits for. If not all of
+    that reads, with what does, and `problem`."""
     store, folder = connect(context.workspace), context.artifacts(mark["mark_id"]).folder
+    found = mark
     try:
         swept = [
             _swept(number, report_of(store, folder, number) or journalled(context.workspace, folder, number))
@@ -173,7 +175,7 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
             "refused": [{"name": each.name, "description": each.description} for each in refused],
         }
     except LakegcError as error:
-        return {"problem": str(error)} | mark
+        return {"problem": str(error)} | found
 
 
 def _swept(number: int | str, report: Mapping[str, Any]) -> Json:

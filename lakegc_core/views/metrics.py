@@ -31,12 +31,12 @@ _GAUGES = {
 }
 _COUNTERS = {
     "lakegc_deleted_bytes": (
-        "bytes_deleted",
-        "Bytes that all sweeps deleted, of retired marks too, less what came back.",
+        ("bytes_deleted", "bytes"),
+        "Bytes that all sweeps and drills deleted, of retired marks too, whatever came back since.",
     ),
     "lakegc_deleted_objects": (
-        "deleted",
-        "Objects that all sweeps deleted, of retired marks too, less what came back.",
+        ("deleted", "objects"),
+        "Objects that all sweeps and drills deleted, of retired marks too, whatever came back since.",
     ),
 }
 _DELAY = "lakegc_delete_delay_seconds"
@@ -69,9 +69,8 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     lines = list(_family(_READABLE, "gauge", _READABLE_HELP, readable))
     for name, text in _GAUGES.items():
         lines += _family(name, "gauge", text, ((labels, found[name]) for labels, found in figures if name in found))
-    for name, (total, text) in _COUNTERS.items():
-        samples = [({"repository": each["repository"]}, each["totals"][total]) for each in known]
-        lines += _family(f"{name}_total" if plain else name, "counter", text, samples)
+    for name, (keys, text) in _COUNTERS.items():
+        lines += _family(f"{name}_total" if plain else name, "counter", text, _deleted(known, *keys))
     stages: list[Sample] = [
         ({"repository": repository, "stage": stage}, value)
         for repository, found in (seconds or {}).items()
@@ -86,6 +85,15 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     ):
         lines += _family(name, "gauge", text, told) if told else []
     return "\n".join([*lines, *([] if plain else ["# EOF"]), ""])
+
+
+def _deleted(known: Iterable[Json], there_no_more: str, came_back: str) -> Iterator[Sample]:
+    """The deletes of each repository in all. A counter must not fall: nothing is said while sweeps do not read."""
+    for each in known:
+        if all("swept" in mark for mark in each["marks"]):
+            swept = [sweep for mark in each["marks"] for sweep in mark["swept"]]
+            total = sum(sweep[there_no_more] + sweep["came_back"][came_back] for sweep in swept)
+            yield {"repository": each["repository"]}, total
 
 
 def _delays(known: Iterable[Json]) -> Iterator[Sample]:

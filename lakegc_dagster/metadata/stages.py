@@ -30,7 +30,7 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.sweep.authorize import confirmed_at, ready_at
 from lakegc_core.views.words import human_bytes
-from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
+from lakegc_dagster.config import JUDGED_ANEW, LakegcConfig
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
 from lakegc_dagster.metadata.in_short import in_short
 from lakegc_dagster.metadata.shown import (
@@ -120,8 +120,8 @@ def stage_metadata(
 def _judged(mark: MarkContext, review: Review) -> Metadata:
     """The verdicts of the guards, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
-    # A backup may be made after the mark, by the run of the sweep or by hand: the sensor asks all the same.
-    stopping = [each.name for each in failed if each.stops and each.name != OVER_BACKUPS]
+    # What these want may be done after the mark, by the run of the sweep or by hand: the sensor asks all the same.
+    stopping = [each.name for each in failed if each.stops and each.name not in JUDGED_ANEW]
     rows = [
         (each.name, "yes" if each.passed else "no", "" if each.passed else each.severity) for each in review.verdicts
     ]

@@ -156,6 +156,14 @@ def test_a_backup_that_was_missing_at_the_mark_may_be_made_by_hand_before_the_sw
     assert [reason.partition(":")[0] for reason in recorded.reasons(OTHER)] == ["backup"], "it was never checked"
 
 
+def test_a_mark_that_the_guard_over_neighbours_stopped_is_judged_by_core_alone(recorded: Recorded) -> None:
+    recorded.failing, recorded.stopping = {"neighbours": dg.AssetCheckSeverity.WARN}, {"neighbours": True}
+    recorded.mark(CELL)
+    assert recorded.reasons() == []
+    recorded.mark(OTHER, without={"neighbours"})
+    assert [reason.partition(":")[0] for reason in recorded.reasons(OTHER)] == ["neighbours"], "it was never checked"
+
+
 def test_a_dry_run_goes_past_guards_that_a_person_may_accept_and_past_nothing_else(recorded: Recorded) -> None:
     def dry() -> dict[str, str]:
         mark: Any = SimpleNamespace(mark=SimpleNamespace(require=lambda stage: SimpleNamespace(digest=recorded.digest)))

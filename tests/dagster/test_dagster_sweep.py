@@ -216,16 +216,16 @@ def test_a_guard_that_needs_a_persons_word_only_warns_and_stops_the_sweep_in_its
     assert found["stopped_by"] == "blast-radius" and "Guard blast-radius will refuse a sweep" in found["in_short"]
     result = rich.run("gc", "m1", mark={"safety": "standard"}, sweep={"dry_run": False})
     assert not result.success and rich.objects() == before
-    assert "blast-radius: 22.6% of the objects" in failure_of(result, "swept_report")
+    assert "blast-radius: 26.1% of lakeFS's objects" in failure_of(result, "swept_report")
     alone = rich.run("gc_sweep", "m1", sweep={"dry_run": False})
     assert not alone.success
-    assert "blast-radius: 22.6% of the objects" in failure_of(alone, "swept_report")
+    assert "blast-radius: 26.1% of lakeFS's objects" in failure_of(alone, "swept_report")
     assert rich.objects() == before
     tried = rich.run("gc_sweep", "m1")
     assert tried.success, "a dry run shows what would go, and warns"
     told = _observed(tried)
     assert told["planned"] == len(rich.garbage) and "until a person accepts blast-radius" in told["in_short"]
-    assert "22.6% of the objects" in told["refused_by"] and "accept: {blast-radius: " in told["if_it_was_meant"]
+    assert "26.1% of lakeFS's objects" in told["refused_by"] and "accept: {blast-radius: " in told["if_it_was_meant"]
     accept = {"blast_radius": "the drop was meant"}
     dry = rich.run("gc_sweep", "m1", sweep={"accept": accept})
     assert _observed(dry)["planned"] == len(rich.garbage) and "refused_by" not in _observed(dry)

@@ -65,7 +65,7 @@ def test_ten_runs_are_green_and_in_each_a_yellow_check_says_why_it_is_not_swept(
         # The others were never marked before: nothing is known of what they imported from here.
         assert set(failed) == {"blast_radius", "neighbours"}
         assert {each.severity for each in failed.values()} == {dg.AssetCheckSeverity.WARN}
-        assert "of the objects" in str(failed["blast_radius"].description)
+        assert "of lakeFS's objects" in str(failed["blast_radius"].description)
 
 
 @pytest.mark.slow

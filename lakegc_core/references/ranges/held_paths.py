@@ -6,7 +6,7 @@ Only commits that are not retained are read, and of them only ranges that can ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,13 +55,20 @@ class HeldByPath:
     idle: tuple[str, ...]
 
 
-def held_by_path(spark: SparkSession, context: MarkContext, others: Dataset, out: DatasetFolder) -> HeldByPath:
+def held_by_path(
+    spark: SparkSession,
+    context: MarkContext,
+    others: Dataset,
+    out: DatasetFolder,
+    holds: Collection[str] | None = None,
+) -> HeldByPath:
     """Write the addresses that holds by path keep to dataset HELD, and those in other namespaces to dataset ELSEWHERE.
     Both are empty if no hold is by path.
 
-    `others`: the commits that are not retained (dataset OTHERS of retention_commits).
+    `others`: the commits that are not retained (dataset OTHERS of retention_commits). `holds`: None for those of the
+    mark and of lakegc.yaml.
     """
-    globs = patterns_of({*context.header.holds, *context.policy.holds}, PATH)
+    globs = patterns_of({*context.header.holds, *context.policy.holds} if holds is None else holds, PATH)
     if not globs or not others.parts:
         return HeldByPath(Dataset(ENTRIES_SCHEMA), Dataset(ELSEWHERE_SCHEMA), globs)
     work = _reader(context, globs)

@@ -16,7 +16,7 @@ from lakegc_core.answers.whatif import SEVERAL, Wish, question_of, whatif
 from lakegc_core.answers.workers import Little
 from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP
-from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.marks.layers import Restore, layers_of, restored_since
 from lakegc_core.policy.facts import NOTHING, Amount
 from lakegc_core.policy.retention import Rules
@@ -24,6 +24,7 @@ from lakegc_core.policy.scenarios import Change
 from lakegc_core.stages import swept_report
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter
+from lakegc_core.views.answers import whatif_screen
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed
 from tests.support.lake import NOW, Lake, leave
@@ -141,6 +142,23 @@ def test_what_a_hold_by_path_keeps_does_not_go_with_the_commits_that_show_it(
     assert only(found) == {"branch:exp": (4, sizes(5001, 4))}
 
 
+def test_a_hold_by_path_that_came_after_the_mark_or_went_since_changes_no_answer_of_it(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    from lakegc_core.config.settings import RepositoryPolicy
+
+    repository.delete_branch("exp")
+    repository.set_rules(7, {"main": 1})
+    repository.delete_tag("v1")
+    held = replace(served, policies=(RepositoryPolicy("lake", holds=("path:own/0",)),))
+    found = {name: du(small, mark(small, lake, name)) for name, lake in (("m1", served), ("m2", held))}
+    assert found["m1"].besides["unreferenced"].objects > found["m2"].besides["unreferenced"].objects
+    for name, other in (("m1", held), ("m2", served)):
+        again = open_mark(other.open("lake"), name)
+        assert du(small, again) == found[name]
+        assert whatif(small, again, Wish({})).today == found[name].besides["unreferenced"]
+
+
 def test_ranges_that_are_too_many_for_a_worker_are_looked_up_in_shares(
     small: SparkSession, m1: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,9 +229,22 @@ def test_a_rule_of_a_branch_that_is_gone_may_be_dropped_and_not_be_given(
     repository.set_rules(7, {"gone": 30, "main": 5})
     context = mark(small, served, "m1")
     wish = {"gone": None, "default": 3, "main": None, "exp": None}
-    assert whatif(small, context, Wish(wish)).rules == {"default": 3}
+    assert whatif(small, context, Wish(wish)).rules == {"default": 3, "branches": {}}
     with pytest.raises(SettingsError, match="saw no branch called gone"):
         whatif(small, context, Wish({"gone": 3, "main": 3}))
+
+
+def test_the_rule_of_a_branch_called_default_is_told_apart_from_the_default_rule(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    repository.create_branch("default", "main")
+    repository.set_rules(7, {"default": 30, "main": 5})
+    found = whatif(small, mark(small, served, "m1"), Wish({"default": 3}))
+    assert found.rules == {"default": 3, "branches": {"default": 30, "main": 5}}
+    (line,) = [
+        line for line in whatif_screen({**found.as_json(), "price": None}).splitlines() if line.startswith("rules: ")
+    ]
+    assert line == "rules: default 3 days, branch:default 30 days, branch:main 5 days"
 
 
 @pytest.mark.parametrize("pattern", ["exp", "hold:x", "branch:", "path:a"])

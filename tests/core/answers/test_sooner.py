@@ -15,7 +15,14 @@ from tests.support.lake import NOW
 
 DAY = 86_400.0
 AT = NOW.timestamp()
-TERMS = Terms(Rules(14, {"main": 30}), gap=DAY, min_age=25 * 3600.0, sweep="lakegc sweep lake m1")
+TERMS = Terms(
+    Rules(14, {"main": 30, "fast": 0}),
+    gap=DAY,
+    min_age=25 * 3600.0,
+    memory=7 * DAY,
+    marked_at=AT,
+    sweep="lakegc sweep lake m1",
+)
 NOTHING = Explained(
     address="data/a",
     paths=("a",),
@@ -57,12 +64,36 @@ def keepers(*holders: dict[str, Any], branches: tuple[str, ...] = (), **more: An
         (holder("hold:tag:v*", "hold"), "remove the hold tag:v* from lakegc.yaml"),
         (holder("commits of deleted branches", "dangling", 14, AT), "set a default rule of less than 14 days"),
         (holder("no rules, so that every commit counts", "all"), "set GC rules in lakeFS"),
+        (holder("branch:fast", "history", 0, AT), "nothing: it goes by itself"),
     ],
 )
 def test_each_kind_of_holder_has_its_own_way_to_go_sooner(told: dict[str, Any], says: str) -> None:
     (found,) = keepers(told)
     assert says in found.sooner and (found.name, found.why) == (told["name"], told["why"])
     assert keeper_json(found)["until"] == told["until"]
+
+
+@pytest.mark.parametrize(
+    ("longer_end", "until"), [(60 * DAY, 30 * DAY), (36 * DAY, 7 * DAY), (2 * DAY, 2 * DAY)], ids=str
+)
+def test_what_a_rule_keeps_that_was_shortened_goes_by_the_shorter_one_once_the_longer_one_is_forgotten(
+    longer_end: float, until: float
+) -> None:
+    """By the rule of 60 days that the mark knew, and of 30 days that lakeFS has by now."""
+    found = keepers(holder("branch:main", "history", 60, AT + longer_end))
+    assert found[0].sooner.startswith("nothing: lakeFS's rule is shorter by now; the longer one counts for up to 7d")
+    assert ends(found, TERMS) == (AT + until, AT + until + DAY)
+    dangling = keepers(holder("commits of deleted branches", "dangling", 44, AT + longer_end))
+    assert ends(dangling, TERMS) == (AT + until, AT + until + DAY)
+    for days in (30, 14):
+        (other,) = keepers(holder("branch:main", "history", days, AT + longer_end))
+        assert other.until == AT + longer_end and not other.sooner.startswith("nothing"), "it was not shortened"
+
+
+def test_where_no_rule_is_remembered_the_next_mark_goes_by_the_shorter_one() -> None:
+    each = replace(NOTHING, holders=(holder("branch:main", "history", 60, AT + 36 * DAY),), holders_in_all=1)
+    (found,) = keepers_of(each, (), replace(TERMS, memory=0.0), 0.0)
+    assert found.until == AT + 6 * DAY and "the next mark goes by it" in found.sooner
 
 
 def test_a_branch_that_shows_an_object_which_no_commit_of_it_does_has_it_staged() -> None:

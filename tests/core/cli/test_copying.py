@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakegc_core.cli import copying, main
-from lakegc_core.cli.copying import _failed, copy_report, copy_screen
+from lakegc_core.cli.copying import copy_report, copy_screen
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.json_files import encode, sealed
 from tests.core.cli.conftest import Desk
@@ -59,9 +59,3 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
     screen = copy_screen(UNDONE, copy_report(UNDONE))
     assert "2 objects   20 B: they are back at their place" in screen and screen.endswith("\n  in s3://b/ns")
     assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
-    assert _failed(UNDONE) == "1 objects were not brought back. The other 2 are at their place; run it again."
-
-
-def test_who_gets_nothing_back_is_told_of_backups() -> None:
-    nothing = CopyResult("restore", "lake", "m1", "s3://b/ns", {"missing": 3}, 0, [], 1.0, is_undo=True)
-    assert _failed(nothing).endswith("keeps none of them any more. If there is a backup: lakegc restore lake m1 SRC.")

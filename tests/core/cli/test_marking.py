@@ -24,6 +24,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import STAGES
+from lakegc_core.policy.guards import Verdict
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.result import SweepResult
@@ -33,25 +34,59 @@ from tests.support.lake import NO_SPARK, NOW, lake
 
 
 def test_the_question_before_a_sweep_says_what_goes_and_whether_the_store_can_bring_it_back(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    found = asked(tmp_path, monkeypatch, [Verdict("clocks", True, "ERROR", "fine")], "Not confirmed. Nothing was")
+    assert found == [
+        "Delete up to 1,200 objects (5.0 MB) of local://lake, which mark m1 found? The store cannot bring them back."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("guard", "accepted", "questions", "says"),
+    [
+        ("blast-radius", {}, 0, "blast-radius: too much"),
+        ("blast-radius", {"blast-radius": "it was meant"}, 1, "Not confirmed"),
+        ("known-heads", {"known-heads": "no matter"}, 0, "known-heads: too much"),
+        ("neighbours", {}, 1, "Not confirmed"),
+    ],
+)
+def test_nobody_is_asked_about_a_sweep_that_a_guard_stops_for_certain(
+    guard: str, accepted: dict[str, str], questions: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = asked(tmp_path, monkeypatch, [Verdict(guard, False, "ERROR", "too much")], says, accepted)
+    assert len(found) == questions
+
+
+def asked(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verdicts: list[Verdict],
+    says: str,
+    accepted: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The questions before the sweep of a mark with these verdicts, to which somebody says no. The error says so."""
+    questions: list[str] = []
 
     def no(question: str) -> bool:
-        asked.append(question)
+        questions.append(question)
         return False
 
     monkeypatch.setattr(marking, "ask", no)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
-    policy = SimpleNamespace(quarantine=None)
-    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header, policy=policy)
-    review: Any = SimpleNamespace(report={"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}})
-    with pytest.raises(RefusedError, match="Nothing was deleted"):
-        marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)
-    assert asked == [
-        "Delete up to 1,200 objects (5.0 MB) of local://lake, which mark m1 found? The store cannot bring them back."
-    ]
+    store = LocalConfig(str(folder))
+    context: Any = SimpleNamespace(
+        data=store,
+        workspace=store,
+        mark=SimpleNamespace(folder="marks/m1"),
+        header=SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1"),
+        policy=SimpleNamespace(quarantine=None),
+    )
+    report = {"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}}
+    review: Any = SimpleNamespace(report=report, verdicts=verdicts)
+    with pytest.raises(RefusedError, match=says):
+        marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review, accepted or {})
+    return questions
 
 
 @pytest.mark.parametrize(
@@ -103,8 +138,8 @@ def test_the_question_is_asked_where_lakegc_may_not_write_into_the_namespace(
     header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
     policy = SimpleNamespace(quarantine=None)
     context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header, policy=policy)
-    review: Any = SimpleNamespace(report={"objects": {"expired": 1}, "bytes": {"expired": 5}})
-    marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review)
+    review: Any = SimpleNamespace(verdicts=[], report={"objects": {"expired": 1}, "bytes": {"expired": 5}})
+    marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review, {})
     assert "The store does not say whether they can be brought back." in asked[0]
 
 

@@ -35,7 +35,7 @@ def two(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A desk with the mark `z`, the mark `a` that was begun an hour later, and one after it that did not finish."""
     for hours, mark_id, garbage in ((2, "z", ["data/old"]), (1, "a", ["data/new"])):
         monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() - hours * 3600))
-        desk.mark(mark_id, garbage)
+        desk.mark(mark_id, garbage, sound=True)
     monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp()))
     begin_mark(desk.repository(), "unfinished", min_age=MIN_AGE, safety_level="none")
     return desk

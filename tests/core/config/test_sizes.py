@@ -25,7 +25,7 @@ def test_what_is_no_amount_of_bytes_is_an_error(text: object) -> None:
 
 def test_a_time_of_day_has_two_digits_each_and_is_no_number() -> None:
     assert parse_time_of_day("06:00") == time(6) and parse_time_of_day("23:59") == time(23, 59)
-    for text in ("24:00", "6:00", "06:60", "06:00:00", "6", 1320, None):  # YAML makes 1320 of 22:00 without quotes
+    for text in ("24:00", "6:00", "06:60", "06:00:00", "6", 1320, None):
         with pytest.raises(SettingsError, match="in quotes"):
             parse_time_of_day(text)
 

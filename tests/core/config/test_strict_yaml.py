@@ -54,6 +54,8 @@ def test_what_stands_without_a_value_is_left_out(tmp_path: Path, text: str) -> N
         ("below:\n\ttext: a", "line 2.*takes no tabs; indent with spaces"),
         ("below: {text: *}", "line 1.*that begins with .* in quotes"),
         ("below: {text: 'a}", "a quote, bracket, colon or indent is wrong"),
+        ("below: {number: 48:00}", "line 1.*counts it in sixties; write 48h, or put a time of day in quotes"),
+        ("several:\n  - number: 1:30:00.5", "line 2.*counts it in sixties"),
         ("below: {number: 0,023}", "line 1.*a number stands where a key is expected; decimals have a point"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.copies.backup import _backed_up, _had, backup, restore
+from lakegc_core.copies.backup import CopyResult, _backed_up, _had, backup, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts, folder_of
 from lakegc_core.marks.json_files import encode, sealed
@@ -158,3 +158,31 @@ def test_rclone_copies_a_marks_list_away_and_brings_it_back_and_lakegc_restores_
         connect(context.data).delete_many(sorted(before))
         rclone_copies(tmp_path / "saved", found.root, lists)
         assert contents(found, set(before)) == before
+
+
+@pytest.mark.parametrize(
+    ("is_undo", "outcomes", "says"),
+    [
+        (True, {"copied": 2}, ""),
+        (True, {"copied": 2, "failed": 1}, "The other 2 are at their place. Do what their problems ask for, and run"),
+        (
+            True,
+            {"copied": 2, "missing": 1},
+            "Neither quarantine nor the store keeps 1 of them. If there is a backup: lakegc restore",
+        ),
+        (
+            True,
+            {"missing": 3},
+            "3 objects were not brought back. Nothing was. Neither quarantine nor the store keeps 3 of them.",
+        ),
+        (True, {"already_there": 1, "different": 1}, "Other objects lie there, which are not overwritten."),
+        (False, {"missing": 3}, "Nothing was. s3://b/ns lacks 3 of them: name the place that the backup was made to."),
+        (False, {"failed": 3}, "Nothing was. Do what their problems ask for, and run it again."),
+    ],
+)
+def test_what_a_restore_could_not_do_is_said_with_what_helps_and_run_again_only_where_that_helps(
+    is_undo: bool, outcomes: dict[str, int], says: str
+) -> None:
+    result = CopyResult("restore", "lake", "m1", "s3://b/ns", outcomes, 0, [], 1.0, is_undo=is_undo)
+    assert says in result.trouble and bool(says) == bool(result.trouble)
+    assert ("run it again" in result.trouble) == bool(outcomes.get("failed"))

@@ -232,6 +232,29 @@ def test_other_bytes_and_what_does_not_come_back_are_named_and_fail_the_drill(
     assert history["totals"]["deleted"] == 1, "what did not come back was deleted"
 
 
+def test_a_drill_goes_on_in_a_night_whose_garbage_is_too_much_for_a_sweep(
+    fast: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path, seed=3) as found, monkeypatch.context() as later:
+        repository = found.create("lake")
+        repository.set_rules(7)
+        for number in range(20):
+            repository.upload("main", f"live/{number}", bytes(1_000 + number))
+        repository.commit("main", "c")
+        for key, data in DEAD.items():
+            leave(repository, key, 9, data)
+        week = replace(WEEK, safety="standard", drill_within=None)
+        context = replace(found, policies=(week,)).begin("lake", "m1")
+        pipeline.mark(fast, context)
+        later.setenv("LAKEGC_NOW", str((NOW + timedelta(minutes=20)).timestamp()))
+        with pytest.raises(RefusedError, match=r"blast-radius: 13\.0% of lakeFS's objects"):
+            swept_report(fast, context)
+        with pytest.raises(RefusedError, match=r"blast-radius: 13\.0% of lakeFS's objects"):
+            pipeline.drill(fast, context, wanted=Wanted(objects=3))
+        assert outcomes(pipeline.drill(fast, context, wanted=Wanted(objects=2))) == {"back": 2}
+        assert lying(context) == DEAD
+
+
 def test_a_drill_is_judged_like_a_sweep_and_takes_nothing_that_is_not_ready(
     fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

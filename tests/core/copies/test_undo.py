@@ -34,6 +34,7 @@ from lakegc_core.store.settings import StoreSettings, Untold
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
+from tests.support.lake import lake, leave, quick
 from tests.support.marks import parts
 from tests.support.replays import AWS, Replay, environment
 from tests.support.servers import seaweedfs
@@ -297,3 +298,27 @@ def test_a_folder_keeps_nothing_and_the_error_names_the_backup(replay: Callable[
     found = replay("local_rich")
     with environment(found.variables()), pytest.raises(SettingsError, match=r"lakegc restore .* m1 SRC"):
         check_keeps(found.begin("m1"))
+
+
+def test_where_the_sweeps_of_a_mark_deleted_nothing_all_is_there_already_and_without_a_sweep_nothing_is_known(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """An object came back to life between the mark and its sweep, which rescued it."""
+    with lake(tmp_path) as found, quick(spark):
+        repository = found.create("lake")
+        repository.set_rules(7)
+        repository.upload("main", "a", b"live")
+        repository.commit("main", "c")
+        address = leave(repository, "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menag", 20)
+        mark = found.begin("lake", "m1")
+        pipeline.mark(spark, mark)
+        with pytest.raises(MarkError, match="No object of the sweeps of mark m1 is on record"):
+            restore(spark, mark)
+        repository.stage("main", "back", address, size=len(b"left behind"), checksum="x")
+        assert swept_report(spark, mark).outcomes["rescued"] == 1
+        said: list[str] = []
+        result = restore(spark, replace(mark, say=said.append))
+        assert not sum(result.outcomes.values()) and not result.failed
+        assert "restore: the sweeps of mark m1 deleted nothing: nothing has to come back" in said
+        with pytest.raises(MarkError, match="matches data/x"):
+            restore(spark, mark, paths=["data/x"])

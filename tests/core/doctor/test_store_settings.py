@@ -21,7 +21,7 @@ UNTOLD = Untold("the key may not ask", "the:Right")
 
 
 def findings(told: StoreSettings) -> list[Finding]:
-    return examine_settings(told, home=HOME, metadata="_lakefs", now=NOW)
+    return examine_settings(told, metadata="_lakefs", now=NOW)
 
 
 def told(**more: Any) -> list[tuple[str, Level]]:
@@ -63,15 +63,19 @@ def test_a_rule_that_expires_what_lakefs_needs_is_an_alarm(prefix: str) -> None:
 
 def test_a_rule_that_expires_metadata_where_the_server_keeps_it_is_an_alarm() -> None:
     (found,) = examine_settings(
-        replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, "meta/x/"),)), home=HOME, metadata="meta/x", now=NOW
+        replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, "meta/x/"),)), metadata="meta/x", now=NOW
     )
     assert found.level is Level.ALARM
 
 
-def test_rules_on_other_things_are_told_apart() -> None:
-    assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}/"),)) == [("lifecycle-expires-marks", Level.WARNING)]
-    assert told(lifecycle=(rule(Effect.EXPIRES, "exports/"),)) == [("lifecycle-expires-foreign", Level.NOTE)]
-    assert told(lifecycle=(rule(Effect.EXPIRES, "_lakefs/retention/gc/commits/"),)) == []
+@pytest.mark.parametrize("end", ["/", ""])
+def test_rules_on_other_things_are_told_apart_with_and_without_a_slash_at_the_end(end: str) -> None:
+    assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}{end}"),)) == [("lifecycle-expires-marks", Level.WARNING)]
+    assert told(lifecycle=(rule(Effect.EXPIRES, f"exports{end}"),)) == [("lifecycle-expires-foreign", Level.NOTE)]
+    assert told(lifecycle=(rule(Effect.EXPIRES, f"_lakefs/retention/gc/commits{end}"),)) == []
+
+
+def test_what_rules_do_to_other_objects_is_told_apart() -> None:
     assert told(lifecycle=(rule(Effect.ARCHIVES, "data/"),)) == [("lifecycle-archives", Level.WARNING)]
     assert told(lifecycle=(rule(Effect.ARCHIVES, "exports/"),)) == []
     assert told(lifecycle=(rule(Effect.MOVES, ""),)) == [("lifecycle-moves", Level.NOTE)]
@@ -85,6 +89,7 @@ def test_old_versions_are_a_warning_unless_a_rule_deletes_them() -> None:
     assert told(versioning=True, lifecycle=(rule(Effect.OLD_VERSIONS, "data/x/"),)) == [("versioning", Level.WARNING)]
     narrowed = rule(Effect.OLD_VERSIONS, "", narrowed=True)
     assert told(versioning=True, lifecycle=(narrowed,)) == [("versioning", Level.WARNING)]
+    assert told(versioning=True, lifecycle=(narrowed, ends)) == [("versioning", Level.NOTE)], "one of them is enough"
     assert ("versioning", Level.NOTE) in told(versioning=True, lifecycle=UNTOLD)
 
 
@@ -115,9 +120,29 @@ def test_uploads_that_were_left_open_are_a_warning_unless_a_rule_ends_them() -> 
     assert found.level is Level.WARNING and "3 uploads" in found.what and "8 days" in found.what
     assert told(uploads=new) == told(uploads=None) == []
     assert told(uploads=old, lifecycle=(rule(Effect.ENDS_UPLOADS, ""),)) == []
+    assert told(uploads=old, lifecycle=(rule(Effect.ENDS_UPLOADS, "data/"),)) == [], "lakeFS uploads nothing elsewhere"
     assert told(uploads=old, lifecycle=(rule(Effect.ENDS_UPLOADS, "exports/"),)) == [("open-uploads", Level.WARNING)]
     (many,) = findings(replace(PLAIN, uploads=replace(old, whole=False)))
     assert many.what.startswith("More than 3")
+
+
+def test_a_rule_that_expires_marks_in_a_workspace_elsewhere_is_a_warning_and_one_on_others_is_none() -> None:
+    def found(prefix: str, effect: Effect = Effect.EXPIRES) -> list[str]:
+        there = replace(PLAIN, lifecycle=(rule(effect, prefix),))
+        every = examine_settings(PLAIN, metadata="_lakefs", now=NOW, workspace=there, home="ops/lake")
+        return [f"{each.name}: {each.what}" for each in every]
+
+    for prefix in ("", "ops/", "ops/lake", "ops/lake/", "ops/lake/marks/"):
+        (said,) = found(prefix)
+        assert said.startswith("lifecycle-expires-marks: Lifecycle rule r deletes objects below "), prefix
+    assert "below the whole workspace after 3 days" in found("")[0]
+    assert found("ops/lakes") == found("data/") == found("", Effect.MOVES) == []
+
+
+def test_a_workspace_elsewhere_that_does_not_tell_its_rules_is_a_note() -> None:
+    there = replace(PLAIN, lifecycle=UNTOLD)
+    (found,) = examine_settings(PLAIN, metadata="_lakefs", now=NOW, workspace=there, home="lake")
+    assert found.level is Level.NOTE and "delete marks in the workspace cannot be told" in found.what
 
 
 # --- on a real server ---
@@ -161,6 +186,17 @@ def test_a_real_versioned_bucket_as_workspace_keeps_copies_beyond_the_quarantine
     assert "copies take space there after that" in patient.finding("quarantine").why
 
 
+def test_a_rule_on_the_real_bucket_of_a_workspace_is_looked_at_without_a_quarantine_too(on_bucket: Patient) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    client, where = on_bucket.s3.client(), {"Bucket": on_bucket.store.bucket}
+    patient = on_bucket.policy(workspace=f"s3://{where['Bucket']}/own")
+    assert worst(patient.examine()) == []
+    tidy = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "own"}, "Expiration": {"Days": 30}}
+    client.put_bucket_lifecycle_configuration(**where, LifecycleConfiguration={"Rules": [tidy]})
+    found = patient.finding("lifecycle-expires-marks")
+    assert found.what == "Lifecycle rule tidy deletes objects below the whole workspace after 30 days."
+
+
 def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
     on_bucket: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +217,7 @@ def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
 def test_a_quarantine_is_named_and_where_the_store_keeps_all_it_is_one_too_many() -> None:
     def found(workspace: StoreSettings | None = None, **more: Any) -> list[str]:
         told, week = replace(PLAIN, **more), timedelta(days=7)
-        every = examine_settings(told, home=HOME, metadata="_lakefs", now=NOW, quarantine=week, workspace=workspace)
+        every = examine_settings(told, metadata="_lakefs", now=NOW, quarantine=week, workspace=workspace)
         return [f"{each.what} {each.why} {each.do}" for each in every if each.name == "quarantine"]
 
     (alone,), (twice,) = found(), found(soft_delete=timedelta(days=7))

@@ -265,9 +265,34 @@ def test_what_is_left_of_accepted_garbage_needs_no_second_word_and_new_garbage_d
     assert found.passed is passes and "600 objects are left" in found.description
 
 
-def test_an_empty_namespace_has_no_blast_radius() -> None:
+@pytest.mark.parametrize(
+    ("foreign", "passes"),
+    [((0, 0), True), ((200, 0), True), ((201, 0), False), ((0, 2_000), True), ((0, 2_001), False)],
+)
+def test_what_no_sweep_can_take_makes_the_share_of_the_garbage_no_smaller(
+    foreign: tuple[int, int], passes: bool
+) -> None:
+    objects, size = foreign
+    facts = {"foreign": {"objects": objects, "bytes": size}}
+    found = evidence(expired_addresses={**facts, "expired": {"objects": 80, "bytes": 800}})
+    assert verdict("blast-radius", found).passed is passes
+    if not passes:
+        assert "10.0% of lakeFS's" in refused("blast-radius", found)
+
+
+def test_a_drill_is_measured_by_the_most_that_it_takes_however_much_garbage_there_is() -> None:
+    found = evidence(expired_addresses={"expired": {"objects": 900, "bytes": 9_000}})
+    for most, passes in ((Amount(100, 1_000), True), (Amount(101, 10), False), (Amount(20, 1_001), False)):
+        assert verdict("blast-radius", replace(found, at_most=most)).passed is passes
+    few = evidence(expired_addresses={"expired": {"objects": 3, "bytes": 30}})
+    assert verdict("blast-radius", replace(few, at_most=Amount(1_000, 1 << 30))).passed, "it takes no more"
+
+
+def test_an_empty_namespace_and_one_that_holds_nothing_of_lakefs_have_no_blast_radius() -> None:
     nothing = {"listed": {"objects": 0, "bytes": 0}, "expired": {"objects": 0, "bytes": 0}}
     assert verdict("blast-radius", evidence(expired_addresses=nothing)).passed
+    foreign = {"foreign": {"objects": 1000, "bytes": 10_000}, "expired": {"objects": 0, "bytes": 0}}
+    assert verdict("blast-radius", evidence(expired_addresses=foreign)).passed
 
 
 @pytest.mark.parametrize(("level", "days"), [(FULL, 14), (STANDARD, 7)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 import pytest
 
 from lakegc_core.config.settings import RepositoryPolicy
-from lakegc_core.errors import MarkError, RefusedError
+from lakegc_core.errors import MarkError, RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.quarantine import place_of
 from lakegc_core.names import STAGES
+from lakegc_core.policy.causes import copies
 from lakegc_core.policy.guards import GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, STANDARD, Level
-from lakegc_core.store.base import connect
+from lakegc_core.store.base import HeadAnswer, connect
+from lakegc_core.store.local.store import LocalStore
 from lakegc_core.sweep.authorize import _holding, check_look_delay, confirmed_at, judge, ready_at, refusal
 from lakegc_core.sweep.read_sample import Sample
 from tests.support.lake import NOW, Lake
@@ -88,6 +91,25 @@ def test_of_the_marks_that_have_copies_of_what_is_gone_few_are_named_that_have_a
     assert named("data/a", "data/b", "data/nowhere") == ("m2",)
     assert named("data/a", "data/c") == ("m6", "m3")
     assert named("data/nowhere") == ()
+
+
+def test_a_quarantine_that_refuses_to_answer_may_have_copies_and_hides_no_other(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = served.begin("lake", "m9", safety_level="full", min_age=timedelta(hours=25))
+    for mark_id in ("m2", "m3"):
+        connect(place_of(context, mark_id)).write("data/a", b"abc")
+    real = LocalStore.try_heads
+
+    def refusing(store: LocalStore, keys: Sequence[str]) -> list[HeadAnswer]:
+        refused = StoreError("403 Forbidden")
+        return [refused for _ in keys] if "/m3/" in store.root else real(store, keys)
+
+    monkeypatch.setattr(LocalStore, "try_heads", refusing)
+    mark = replace(context, header=replace(context.header, mark_id="m8"))
+    write_mark(mark.mark, 8, missing=("data/a",))
+    assert _holding(mark) == ("m2", "m3")
+    assert "lakegc restore lake m3" in copies("lake", _holding(mark))
 
 
 def test_a_look_waits_until_uploads_of_the_time_of_the_listing_are_staged(

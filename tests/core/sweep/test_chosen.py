@@ -14,5 +14,5 @@ def test_only_what_was_chosen_is_among_the_candidates_and_what_is_no_candidate_d
     spark: SparkSession,
 ) -> None:
     candidates = spark.createDataFrame([("data/a", 1), ("data/b", 2), ("data/a*", 3)], "address string, size long")
-    chosen = Chosen("drill:d1", ("data/a*", "data/b", "data/live"))
+    chosen = Chosen("drill:d1", ("data/a*", "data/b", "data/live"), 3)
     assert sorted(row["address"] for row in chosen.among(candidates).collect()) == ["data/a*", "data/b"]

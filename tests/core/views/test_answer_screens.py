@@ -64,7 +64,7 @@ def test_whatif_shows_what_would_be_saved_a_month_and_a_curve_for_each_rule() ->
     points = [{"days": days, "kept": amount(1, size)} for days, size in ((1, 10), (7, 1000), (None, 2000))]
     found = HEAD | {
         "price": {"per_gb_month": 0.02, "currency": "EUR"},
-        "rules": {"default": 3, "main": 30},
+        "rules": {"default": 3, "branches": {"main": 30}},
         "without": ["tag:v0"],
         "protect_tags": False,
         "today": amount(1, 5),
@@ -75,7 +75,7 @@ def test_whatif_shows_what_would_be_saved_a_month_and_a_curve_for_each_rule() ->
         "entries_unread": 7000,
     }
     screen = answers.whatif_screen(found)
-    assert "rules: default 3 days, main 30 days · without tag:v0 · tags are not protected" in screen
+    assert "rules: default 3 days, branch:main 30 days · without tag:v0 · tags are not protected" in screen
     assert "Nothing is called tag:v0." in screen
     assert "saves about 20.00 EUR a month" in screen
     assert re.search(r"by what keeps it today\n  branch:exp +1.0 TB", screen)
@@ -185,7 +185,7 @@ def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
     assert seen(answers.du_screen(used_)) == 2
     parts = {"kept_by": {EVIL: amount(1, 1)}, "folders": {EVIL: amount(1, 1)}}
     found = HEAD | {
-        "rules": {EVIL: 3},
+        "rules": {"default": 3, "branches": {EVIL: 3}},
         "without": [EVIL],
         "protect_tags": True,
         "today": amount(1, 5),

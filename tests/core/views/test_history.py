@@ -122,6 +122,16 @@ def test_a_record_of_a_retired_mark_that_somebody_replaced_hides_no_other(world:
     assert "m99" in history_screen([world.history()])
 
 
+def test_what_the_sweeps_of_a_mark_deleted_counts_although_the_mark_does_not_read_any_more(world: World) -> None:
+    world.garbage(2)
+    mark = world.mark(0)
+    world.sweep(mark)
+    before = world.history()
+    (world.lake.files("lake") / mark.mark.folder / "namespace_listing/manifest.json").write_text("[]")
+    found = world.history()
+    assert found["marks"][0]["problem"] and found["totals"] == before["totals"] and before["totals"]["deleted"] == 2
+
+
 def test_a_mark_whose_retirement_failed_after_its_record_was_written_counts_once(world: World) -> None:
     mark = world.mark(0)
     mark.mark.store.write(mark.mark.retired_key, encode(record_of("lake", mark.mark)))
@@ -171,7 +181,7 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     assert found["oldest"] == {"since": mark["garbage_since"], "address": None, "why": "guard"}
     unjudged = history_of(world.lake.open("lake"), judged=False)
     assert "refused" not in unjudged["marks"][0] and unjudged["garbage"] == found["garbage"]
-    assert "of the objects" in history_screen([found]) and "refused" in history_screen([found])
+    assert "of lakeFS's objects" in history_screen([found]) and "refused" in history_screen([found])
     for number in range(40):
         world.repository.upload("main", f"p/{number}", b"live" * 100)
     world.repository.commit("main", "two")

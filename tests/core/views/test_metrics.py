@@ -51,13 +51,18 @@ def parsed(text: str) -> Samples:
 def history(*marks: dict[str, Any], name: str = "lake", **more: Any) -> dict[str, Any]:
     whole = [mark for mark in marks if mark["state"] in ("complete", "swept", "retired")]
     left = {"objects": 4, "bytes": 400} if whole else None
-    totals = {"sweeps": 1, "deleted": 7, "bytes_deleted": 700}
-    return {"repository": name, "marks": list(marks), "garbage": left, "totals": totals} | more
+    return {"repository": name, "marks": list(marks), "garbage": left} | more
+
+
+def sweep(deleted: int = 5, came_back: int = 2, **more: Any) -> dict[str, Any]:
+    """A sweep of objects of 100 bytes. `deleted`: those that are there no more."""
+    back = {"objects": came_back, "bytes": 100 * came_back}
+    return {"deleted": deleted, "bytes_deleted": 100 * deleted, "came_back": back, "delay": None} | more
 
 
 def mark(state: str = "complete", **more: Any) -> dict[str, Any]:
     found = {"state": state, "started_at": "2026-11-21T02:00:00.000Z", "sweepable_from": BEFORE, "refused": []}
-    return found | {"unconfirmed": {"objects": 1, "bytes": 100}} | more
+    return found | {"unconfirmed": {"objects": 1, "bytes": 100}, "swept": [sweep()]} | more
 
 
 def figures(*marks: dict[str, Any], now: float = NOW) -> dict[str, float]:
@@ -104,11 +109,27 @@ def test_nothing_of_a_swept_mark_may_be_swept(state: str) -> None:
 
 
 def test_an_unfinished_mark_hides_no_complete_one() -> None:
-    assert figures({"state": "begun", "started_at": LATER}, mark()) == figures(mark())
+    assert figures({"state": "begun", "started_at": LATER, "swept": []}, mark()) == figures(mark())
 
 
 def test_what_was_never_marked_has_no_garbage_that_is_known() -> None:
-    assert figures() == {"readable": 1, "refused": 0, "deleted_bytes_total": 700, "deleted_objects_total": 7}
+    assert figures() == {"readable": 1, "refused": 0, "deleted_bytes_total": 0, "deleted_objects_total": 0}
+
+
+def test_what_sweeps_and_drills_deleted_counts_in_all_so_that_no_counter_falls_when_it_comes_back() -> None:
+    def total(*swept: dict[str, Any]) -> tuple[float, float]:
+        found = figures(mark("retired", swept=list(swept)), mark(swept=[]))
+        return found["deleted_objects_total"], found["deleted_bytes_total"]
+
+    assert total(sweep(9, 0), sweep(20, 0, drill=True)) == total(sweep(4, 5), sweep(0, 20, drill=True)) == (29, 2_900)
+
+
+def test_nothing_is_said_of_deletes_while_the_record_of_a_mark_does_not_read() -> None:
+    damaged = {"state": "damaged", "started_at": None, "problem": "altered"}
+    found = parsed(metrics_text([history(mark(), damaged), history(mark(), name="b")], NOW))
+    told = [dict(labels)["repository"] for name, labels in found if name == "lakegc_deleted_bytes_total"]
+    assert told == ["b"]
+    assert ("lakegc_garbage_bytes", (("repository", "lake"),)) in found
 
 
 def test_of_a_history_that_does_not_read_only_that_is_said_and_it_hides_no_other() -> None:
@@ -122,7 +143,7 @@ def test_of_a_history_that_does_not_read_only_that_is_said_and_it_hides_no_other
 
 
 def test_the_delays_of_the_last_sweep_that_deleted_anything_and_the_oldest_garbage_have_their_labels() -> None:
-    swept = mark("swept", swept=[{"finished_at": BEFORE, "delay": {"objects": 3, "p50": 90_000.0, "p99": 180_000.5}}])
+    swept = mark("swept", swept=[sweep(finished_at=BEFORE, delay={"p50": 90_000.0, "p99": 180_000.5})])
     oldest = {"since": "2026-11-20T02:00:00.000Z", "address": "data/a", "why": "failed:Access\nDenied"}
     found = parsed(metrics_text([history(swept, oldest=oldest), history(mark(), name="b", oldest=None)], NOW))
     told = {labels: value for (name, labels), value in found.items() if "delay" in name or "oldest" in name}
