@@ -87,8 +87,8 @@ MARKS = (
         ),
         (
             "a damaged mark after this one found nothing live",
-            "for each in later if each not in finished), default",
-            "for each in later if each.is_unfinished), default",
+            "for each in later if each is not newest))",
+            "for each in later if each is not newest and each.is_unfinished))",
         ),
         (
             "findings of another server's allow-list are carried on",

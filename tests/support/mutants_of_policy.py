@@ -63,7 +63,7 @@ POLICY = (
         ),
         (
             "most of the bytes may go at once",
-            '"bytes": (max(0, more.bytes) / max(1, own.bytes), level.blast_radius_bytes),',
+            '"bytes": (max(0, min(more.bytes, most.bytes)) / max(1, own.bytes), level.blast_radius_bytes),',
             '"bytes": (0.0, level.blast_radius_bytes),',
         ),
         (
