@@ -49,7 +49,7 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
     assert answered(capsys, "du", "lake")["objects"] == {"objects": 2, "bytes": 8}
     assert answered(capsys, "du", "lake", "--mark-id", "m1")["objects"] == {"objects": 1, "bytes": 5}
     found = answered(capsys, "whatif", "lake", "--rule", "default=3", "--rule", "main=none", "--without", "branch:x")
-    assert found["rules"] == {"default": 3} and found["nothing_called_so"] == ["branch:x"]
+    assert found["rules"] == {"default": 3, "branches": {}} and found["nothing_called_so"] == ["branch:x"]
     (told,) = answered(capsys, "explain", "lake", "lakefs://lake/main/a")["objects"]
     assert [each["name"] for each in told["holders"]] == ["branch:main"] and not told["staged"]
     assert answered(capsys, "explain", "lakefs://lake/", "lakefs://lake/main/a")["objects"] == [told]
