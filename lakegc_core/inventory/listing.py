@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _NESTED = "^data/(.*/)?_lakefs/"  # metadata of another repository below data/: its data lies among ours
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
-_FOLDERS_HERE, _THREADS = 1_000, 8  # of little work
+_FOLDERS_HERE, _THREADS = 1_000, 4  # of little work
 
 
 def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:

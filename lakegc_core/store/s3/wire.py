@@ -50,8 +50,8 @@ class Wire:
         except BaseException:
             connection.close()  # what it still brings would be taken for the next answer
             raise
-        if answer.headers.get("connection", "").lower() == "close":
-            connection.close()
+        if answer.headers.get("connection", "").lower() == "close" or "date" not in answer.headers:
+            connection.close()  # every server dates its answers: this may be the body of one, and its own still comes
         else:
             self._idle.append(connection)
         return answer

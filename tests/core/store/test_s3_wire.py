@@ -10,8 +10,8 @@ import pytest
 
 from lakegc_core.store.s3.wire import Answer, NoAnswerError, Wire
 
-GOOD = b'HTTP/1.1 200 OK\r\nETag: "a"\r\nX-Odd:  two words \r\nVary: a\r\nvary: b\r\n\r\n'
-HEADERS = {"etag": '"a"', "x-odd": "two words", "vary": "a, b"}
+GOOD = b'HTTP/1.1 200 OK\r\nDate: now\r\nETag: "a"\r\nX-Odd:  two words \r\nVary: a\r\nvary: b\r\n\r\n'
+HEADERS = {"date": "now", "etag": '"a"', "x-odd": "two words", "vary": "a, b"}
 MESSAGE = b"HEAD /lake/a HTTP/1.1\r\nhost: lake\r\n\r\n"
 
 
@@ -109,4 +109,13 @@ def test_a_server_that_says_so_gets_no_second_request_over_the_connection(script
     script.answers += [closing, GOOD]
     own = wire(script)
     assert own.head(MESSAGE).status == own.head(MESSAGE).status == 200
+    assert script.connections == 2
+
+
+def test_an_answer_without_a_date_may_be_the_body_of_another_and_ends_its_connection(script: Script) -> None:
+    """Else the answer that still comes would be taken for the one to the next request."""
+    script.answers += [b"HTTP/1.1 200 OK\r\n\r\n", GOOD]
+    own = wire(script)
+    assert own.head(MESSAGE) == Answer(200, {})
+    assert own.head(MESSAGE) == Answer(200, HEADERS)
     assert script.connections == 2
