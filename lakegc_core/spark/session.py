@@ -71,11 +71,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     own = dict(conf or {})
     if SUBMITTED in os.environ and not master.startswith(CONNECT):
         master = ""  # spark-submit was told one, which the builder would override
-    forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in own
-    if forks and not _stands():
-        preload.warm_up()
-    # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
-    threading.Thread(target=importlib.import_module, args=("pandas",)).start()
+    forks = _import_spark(master, own)
     import pyspark
 
     versions.check(pyspark.__version__)
@@ -107,6 +103,19 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     return started
 
 
+def _import_spark(master: str, conf: Mapping[str, str]) -> bool:
+    """Import all of PySpark that a session needs, and let what its tasks need be imported beside it. True if tasks run
+    in forks of this process's own."""
+    forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in conf
+    if forks and not _stands():
+        preload.warm_up()
+    # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
+    threading.Thread(target=importlib.import_module, args=("pandas",)).start()
+    from pyspark.sql import functions  # noqa: F401
+
+    return forks
+
+
 def session_soon(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick: bool = False
 ) -> SparkSession:
@@ -115,6 +124,10 @@ def session_soon(
     """
     if not master.startswith("local"):
         return session(master, conf, quick=quick)  # who named a wrong master learns it at once
+    # Here: two threads that import modules which import each other get half of one.
+    _import_spark(master, dict(conf or {}))
+    if not versions.may_start_apart():
+        return session(master, conf, quick=quick)
     return cast("SparkSession", _Soon(lambda: session(master, conf, quick=quick)))
 
 
@@ -125,9 +138,17 @@ class _Soon:
         starter = ThreadPoolExecutor(1, "spark")
         self._started = starter.submit(start)
         starter.shutdown(wait=False)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)  # Spark sets its own in the main thread alone
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._started.result(), name)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends."""
+        if self._started.done() and self._started.exception() is None:
+            self._started.result().sparkContext.cancelAllJobs()
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -53,6 +53,14 @@ def last_java(version: str) -> int | None:
     return _LAST_JAVA.get(_numbers(version))
 
 
+def may_start_apart() -> bool:
+    """True if another thread may start the session: columns of 3.5 go by the settings of the one that their own thread
+    started, so that `ALIKE` would not count."""
+    import pyspark
+
+    return _numbers(pyspark.__version__) >= (4, 0)
+
+
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of a few rows; Spark knows if there are none."""
     import pyspark

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from lakegc_core.errors import LakegcError, ServerError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.names import Json
 from lakegc_core.spark import session as module
+from lakegc_core.spark import versions
 from lakegc_core.spark.session import clear_errors, many, run_tasks, session, session_soon
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
@@ -51,6 +53,15 @@ def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
     assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Ctrl-C does in the end what it did before."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks something of it waits, and meets the error if it did not start."""
     may_start, begun = threading.Event(), list[str]()
@@ -63,14 +74,65 @@ def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch:
         return SimpleNamespace(version=f"{master} {quick}")
 
     monkeypatch.setattr(module, "session", starts)
+    monkeypatch.setattr(versions, "may_start_apart", lambda: True)
     sound, wrong = session_soon("local[2]", quick=True), session_soon("local[0]")
     may_start.set()
     assert sound.version == "local[2] True"
     with pytest.raises(SettingsError, match="no such master"):
         wrong.range(1)
+    assert threading.current_thread().name not in begun
     assert session_soon("spark://there:7077").version == "spark://there:7077 False"
-    assert begun[-1] == threading.current_thread().name, "of another machine, it stands before the command goes on"
-    assert threading.current_thread().name not in begun[:-1]
+    monkeypatch.setattr(versions, "may_start_apart", lambda: False)
+    assert session_soon("local[2]").version == "local[2] False"
+    assert set(begun[2:]) == {threading.current_thread().name}, "else it stands before the command goes on"
+
+
+def test_the_thread_that_starts_a_session_imports_nothing_of_spark() -> None:
+    """The command imports it meanwhile, and two threads that import modules which import each other get half of one."""
+    code = """
+        import sys
+        from lakegc_core.spark import session as module
+
+        whole, missing = module.session, []
+        def session(*given, **named):
+            before = set(sys.modules)
+            found = whole(*given, **named)
+            missing.extend(name for name in sys.modules.keys() - before if name.startswith("pyspark"))
+            return found
+
+        module.session = session
+        spark = module.session_soon("local[1]", {"spark.sql.shuffle.partitions": "1"}, quick=True)
+        assert spark.range(3).count() == 3
+        print(sorted(name for name in missing if not name.startswith("pyspark.testing")))
+        spark.stop()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=STARTS, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_stops_the_jobs_of_a_session_that_another_thread_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = list[str]()
+    context = SimpleNamespace(cancelAllJobs=lambda: stopped.append("all"))
+    may_start = threading.Event()
+
+    def starts(*_: object, **__: object) -> Any:
+        assert may_start.wait(STARTS)
+        return SimpleNamespace(sparkContext=context, version="4")
+
+    monkeypatch.setattr(module, "session", starts)
+    monkeypatch.setattr(versions, "may_start_apart", lambda: True)
+    spark = session_soon("local[2]")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert not stopped, "there are none before it stands"
+    may_start.set()
+    assert spark.version == "4"
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert stopped == ["all"]
 
 
 def test_spark_does_not_look_for_the_line_of_python_behind_each_column(spark: SparkSession) -> None:
