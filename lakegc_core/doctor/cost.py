@@ -54,9 +54,9 @@ def of_clean_mark(manifests: Mapping[str, Manifest], marks: int) -> Requests:
     listings = _listings_for_dump(staged)
     pages = expired.pages_asked + (3 + listings) * (commits.branches // _PAGE) + commits.tags // _PAGE + staged.pages
     return Requests(
-        lists=24 + 5 * marks + listed.units + listed.objects // _PAGE,
-        reads=60 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
-        writes=20 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
+        lists=31 + 5 * marks + listed.units + listed.objects // _PAGE,
+        reads=69 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
+        writes=17 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
         deletes=0,
         lakefs=16 + listings + _refs_asked(commits) + (expired.asked_at is not None) + pages,
     )
@@ -85,11 +85,11 @@ def of_sweep(manifests: Mapping[str, Manifest], marks: int, level: Level) -> Req
     branches = (8 + listings) * (commits.branches // _PAGE)
     pages = expired.pages_asked + branches + 3 * (commits.tags // _PAGE) + 2 * staged.pages
     return Requests(
-        lists=14 + 2 * marks,
-        reads=84 + 3 * marks + 8 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
-        writes=33 + 4 * garbage + 2 * staged_parts,
+        lists=16 + 2 * marks,
+        reads=101 + 3 * marks + 10 * garbage + 2 * (staged.files + staged_parts) + sampled + asked + expired.heads,
+        writes=29 + 4 * garbage + 2 * staged_parts,
         deletes=garbage + expired.expired.objects // _PAGE,
-        lakefs=31 + listings + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
+        lakefs=22 + listings + 3 * level.samples + (_CANARIES_ASKED if level.samples else 0) + pages,
     )
 
 

@@ -111,6 +111,7 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
             now=clock.now(),
             etags_are_md5=data.listed_digests,
             quarantine=context.policy.quarantine,
+            backed_up=context.policy.backup,
             workspace=None if context.workspace == context.data else connect(context.workspace).settings(),
             home=context.home,
         ),

@@ -38,18 +38,21 @@ def examine_settings(
     now: datetime,
     etags_are_md5: bool = False,
     quarantine: timedelta | None = None,
+    backed_up: bool = False,
     workspace: StoreSettings | None = None,
     home: str = HOME,
 ) -> list[Finding]:
     """The findings on a store's settings. `metadata`: the folder of ranges and metaranges, if it lies in the namespace.
-    `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says. `workspace`: the settings where marks and
-    copies in quarantine lie, if that is another place; `home`: their folder there."""
+    `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says; `backed_up`: whether it demands a backup
+    before each sweep. `workspace`: the settings where marks and copies in quarantine lie, if that is another place;
+    `home`: their folder there."""
     return [
         *_lifecycle(told, metadata or "_lakefs"),
         *_lifecycle_of_workspace(workspace, home),
         *_lock(told),
+        *_lock_of_workspace(told, workspace),
         *_versions(told),
-        *_soft_delete(told),
+        *_soft_delete(told, has_copies=backed_up or quarantine is not None),
         *_quarantine(told, quarantine, workspace),
         *_encryption(told, etags_are_md5),
         *_uploads(told, now),
@@ -143,22 +146,27 @@ def _lock(told: StoreSettings) -> Iterator[Finding]:
     elif told.lock:
         why = (
             "A sweep deletes locked objects, but they stay as old versions, which nobody can delete before their time. "
-            "Until then they cost. So does each lease that lakegc writes."
+            "Until then they cost."
         )
-        do = (
-            "Nothing, if the lock is wanted. With `versions: delete` each locked object fails, and the sweep goes on. "
-            "With `workspace:` in a place without a lock, lakegc leaves no locked versions of its own."
-        )
+        do = "Nothing, if the lock is wanted. With `versions: delete` each locked object fails, and the sweep goes on."
         if told.lock_stops_writes:
-            why = (
-                "Locked objects can be neither deleted nor written over before their time. lakegc writes over its own "
-                "lease and probe, so marks and sweeps fail."
-            )
-            do = (
-                "Put `workspace:` in lakegc.yaml into a place without a lock. A sweep says of each object that stays "
-                "that it failed, and goes on."
-            )
+            why = "Locked objects can be neither deleted nor written over before their time."
+            do = "Nothing, if the lock is wanted. Each locked object fails in a sweep, and the sweep goes on."
         yield Finding("lock", Level.WARNING, f"The store locks objects: {told.lock}.", why, do)
+
+
+def _lock_of_workspace(told: StoreSettings, workspace: StoreSettings | None) -> Iterator[Finding]:
+    """Where lakegc's own files lie: in a workspace elsewhere, or beside the data."""
+    lock = (workspace or told).lock
+    if isinstance(lock, Untold):
+        if workspace is not None:
+            yield cannot_be_told("lock-workspace", "Whether a lock keeps lakegc from writing its own files", lock)
+    elif lock:
+        level, why = Level.NOTE, "Each lease that lakegc writes stays as an old version till its time, and costs."
+        if (workspace or told).lock_stops_writes:
+            level, why = Level.WARNING, "lakegc writes over its own lease and probe, so marks and sweeps fail."
+        do = "Put `workspace:` in lakegc.yaml into a place without a lock."
+        yield Finding("lock-workspace", level, f"The store locks lakegc's own files: {lock}.", why, do)
 
 
 def _versions(told: StoreSettings) -> Iterator[Finding]:
@@ -191,7 +199,8 @@ def _quarantine(told: StoreSettings, age: timedelta | None, workspace: StoreSett
         do += " See that a lifecycle rule deletes old versions in the workspace."
     if _keeps(told):
         why += " The store keeps what is deleted too, so that it takes space twice."
-        do = "Leave `quarantine` out of lakegc.yaml."
+        if told.versioning is True or told.undeletes:
+            do = "Leave `quarantine` out of lakegc.yaml."
     yield Finding(
         "quarantine",
         Level.NOTE,
@@ -206,7 +215,8 @@ def _keeps(told: StoreSettings) -> bool:
     return told.versioning is True or (isinstance(told.soft_delete, timedelta) and told.soft_delete > timedelta(0))
 
 
-def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
+def _soft_delete(told: StoreSettings, *, has_copies: bool) -> Iterator[Finding]:
+    """`has_copies`: lakegc.yaml demands copies of what a sweep deletes."""
     if isinstance(told.soft_delete, Untold):
         yield cannot_be_told("soft-delete", "For how long deleted objects can be brought back", told.soft_delete)
     elif told.soft_delete:
@@ -215,6 +225,8 @@ def _soft_delete(told: StoreSettings) -> Iterator[Finding]:
             yield Finding("soft-delete", Level.NOTE, what, _BACK, _NOT_FREE)
         elif told.undeletes is None:
             yield Finding("soft-delete", Level.NOTE, what, f"{_UNLESS} {_BACK}", f"{_TRY} {_NOT_FREE}")
+        elif has_copies:
+            yield Finding("soft-delete", Level.NOTE, what, _NO_WAY_BACK, _NOT_FREE)
         else:
             yield Finding("soft-delete", Level.WARNING, what, _NO_WAY_BACK, _ANOTHER_WAY)
 

@@ -2,7 +2,8 @@
 
 Written for a sealed plan and before its first delete: nobody finds here what lakegc refused to sweep. An empty list
 comes before the plan: where that cannot be written, there must be no plan. No file is ever removed, because no role
-that sweeps needs the right to delete below `_lakefs/`.
+that sweeps needs the right to delete below `_lakefs/`. Nor is one written twice where the store locks new objects: it
+refuses that, and would stop the sweep.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.spark.session import run_tasks
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import Store, StoreConfig, connect, head_if_there
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import read_part
@@ -34,12 +35,13 @@ HOME = "_lakefs/retention/gc/unified"
 
 
 def prepare(context: MarkContext) -> None:
-    """Write a list without addresses, as `write` will write others. StoreError if that fails, which names the right: a
-    sweep whose plan is sealed before would stay open."""
+    """Write a list without addresses, as `write` will write others, unless an earlier sweep did. StoreError if that
+    fails, which names the right: a sweep whose plan is sealed before would stay open."""
     empty = io.BytesIO()
     pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
     try:
-        connect(context.data).write(f"{HOME}/{context.header.mark_id}/deleted/part-empty.parquet", empty.getvalue())
+        key = f"{HOME}/{context.header.mark_id}/deleted/part-empty.parquet"
+        _write_once(connect(context.data), key, empty.getvalue())
     except StoreError as error:
         raise StoreError(
             f"{error}. A sweep lists there what it is about to delete, for lakeFS's tools: it needs the right to write "
@@ -49,15 +51,29 @@ def prepare(context: MarkContext) -> None:
 
 def write(spark: SparkSession, context: MarkContext, plan: Dataset) -> None:
     """Write `deleted/`, `deleted.text/` and `summary.json` for a sealed plan, beside what earlier sweeps of the mark
-    listed. Written once more, each file is the same: a plan that was not sealed would leave files that nobody removes.
+    listed. Parts are called after their content, so that one that is there is the right one. A plan that was not sealed
+    would leave files that nobody removes. Where the store refuses to write over `summary.json`, that of the first sweep
+    stays: it counts the objects of that sweep alone.
     """
     prepare(context)
     folder = f"{HOME}/{context.header.mark_id}"
     counts = run_tasks(spark, plan.sources, partial(_write_lists, context.data, folder))
     store = connect(context.data)
     for name in ("deleted", "deleted.text"):
-        store.write(f"{folder}/{name}/_SUCCESS", b"")
-    store.write(f"{folder}/summary.json", _summary(context, sum(each["rows"] for each in counts)))
+        _write_once(store, f"{folder}/{name}/_SUCCESS", b"")
+    summary, key = _summary(context, sum(each["rows"] for each in counts)), f"{folder}/summary.json"
+    try:
+        store.write(key, summary)
+    except StoreError as error:
+        if head_if_there(store, key) is None:
+            raise
+        context.say(f"{error}. {key} stays as an earlier sweep wrote it; the lists beside it are whole")
+
+
+def _write_once(store: Store, key: str, data: bytes) -> None:
+    """Write what is not there yet."""
+    if head_if_there(store, key) is None:
+        store.write(key, data)
 
 
 def _summary(context: MarkContext, objects: int) -> bytes:
@@ -87,6 +103,6 @@ def _write_lists(data: StoreConfig, folder: str, source: Source) -> Iterator[Jso
             file.write_batch(pa.RecordBatch.from_arrays([addresses], names=["address"]))
             lines += addresses.to_pylist()
     store = connect(data)
-    store.write(f"{folder}/deleted/{source.part.name}", sink.getvalue())
-    store.write(f"{folder}/deleted.text/{list_of(source.part.name)}", as_lines(lines))
+    _write_once(store, f"{folder}/deleted/{source.part.name}", sink.getvalue())
+    _write_once(store, f"{folder}/deleted.text/{list_of(source.part.name)}", as_lines(lines))
     yield {"rows": len(lines)}

@@ -133,7 +133,10 @@ _LOCKS = (
     "the bucket locks new objects and takes none without a checksum. lakegc sends Content-MD5 with each: let what "
     "stands between it and the store pass this header on"
 )
+_CHANGED = "the bytes changed on the way; run it again; if it happens again, look at what stands between"
+_OTHER_BYTES = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}  # not those that a checksum names
 _HINTS = {
+    **dict.fromkeys(_OTHER_BYTES, _CHANGED),
     "InvalidAccessKeyId": "the store does not know the access key",
     "SignatureDoesNotMatch": "the secret key is not the right one",
     "ExpiredToken": "renew the session",
@@ -180,7 +183,7 @@ def hint(error: BaseException, operation: str) -> str:
 def lacks_checksum(error: BaseException | None) -> bool:
     """True if a bucket that locks new objects refuses a write that came without a checksum. No code says so alone."""
     told = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
-    return "content-md5" in str(told.get("Message")).lower()
+    return told.get("Code") not in _OTHER_BYTES and "content-md5" in str(told.get("Message")).lower()
 
 
 def code_of(error: BaseException | None) -> str:

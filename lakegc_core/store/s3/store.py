@@ -107,6 +107,7 @@ class S3Config:
             max_pool_connections=HEADS,
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
+            s3={"payload_signing_enabled": True},  # beside Content-MD5, botocore would leave bodies unsigned on https
             user_agent_extra="lakegc",
         )
         access = s3_access.access(

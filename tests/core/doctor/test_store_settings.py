@@ -17,6 +17,8 @@ from tests.core.doctor.conftest import Patient, worst
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PLAIN = StoreSettings(False, timedelta(0), "", "", (), Uploads(0, None))
+VERSIONS_LOCKED = replace(PLAIN, lock="object lock is on")
+OBJECTS_LOCKED = replace(PLAIN, lock="a retention policy of 1 days", lock_stops_writes=True)
 UNTOLD = Untold("the key may not ask", "the:Right")
 
 
@@ -96,13 +98,29 @@ def test_old_versions_are_a_warning_unless_a_rule_deletes_them() -> None:
 def test_soft_delete_locks_and_keys_are_told() -> None:
     (soft,) = findings(replace(PLAIN, soft_delete=timedelta(days=7)))
     assert soft.level is Level.NOTE and "7 days" in soft.what
-    assert told(lock="object lock is on") == [("lock", Level.WARNING)]
-    (versions,) = findings(replace(PLAIN, lock="object lock is on"))
-    (objects,) = findings(replace(PLAIN, lock="a retention policy of 1 days", lock_stops_writes=True))
-    assert "stay as old versions" in versions.why and "marks and sweeps fail" not in versions.why
-    assert "marks and sweeps fail" in objects.why and "`workspace:` in lakegc.yaml" in objects.do
+    (versions, leases) = findings(VERSIONS_LOCKED)
+    (objects, own) = findings(OBJECTS_LOCKED)
+    assert "stay as old versions" in versions.why and "neither deleted nor written over" in objects.why
+    assert "stays as an old version" in leases.why and "marks and sweeps fail" in own.why
+    assert {versions.level, objects.level, own.level} == {Level.WARNING} and leases.level is Level.NOTE
+    assert "`workspace:` in lakegc.yaml" in leases.do and leases.do == own.do
     (key,) = findings(replace(PLAIN, encryption="aws:kms"))
     assert key.level is Level.NOTE and "kms:Decrypt" in key.do
+
+
+@pytest.mark.parametrize("locked", [VERSIONS_LOCKED, OBJECTS_LOCKED])
+def test_a_lock_on_data_alone_says_nothing_of_lakegcs_own_files_and_one_on_the_workspace_nothing_of_data(
+    locked: StoreSettings,
+) -> None:
+    def found(data: StoreSettings, workspace: StoreSettings) -> list[Finding]:
+        return examine_settings(data, metadata="_lakefs", now=NOW, workspace=workspace)
+
+    (data,), (own,) = found(locked, PLAIN), found(PLAIN, locked)
+    assert data.name == "lock" and "lease" not in data.why and "workspace" not in data.do
+    assert own.name == "lock-workspace" and "lease" in own.why and "sweep goes on" not in own.do
+    assert [each.name for each in found(locked, locked)] == ["lock", "lock-workspace"]
+    (untold,) = found(PLAIN, replace(PLAIN, lock=UNTOLD))
+    assert (untold.name, untold.level) == ("lock-workspace", Level.NOTE)
 
 
 def test_soft_delete_is_no_way_back_in_an_account_with_a_hierarchical_namespace() -> None:
@@ -110,6 +128,10 @@ def test_soft_delete_is_no_way_back_in_an_account_with_a_hierarchical_namespace(
     (no,) = findings(replace(kept, undeletes=False))
     assert no.level is Level.WARNING and "brings nothing back" in no.why and "quarantine: 7d" in no.do
     assert "lakegc restore" not in f"{no.why} {no.do}"
+    for copies in ({"quarantine": timedelta(days=7)}, {"backed_up": True}):
+        every = examine_settings(replace(kept, undeletes=False), metadata="_lakefs", now=NOW, **copies)  # type: ignore[arg-type]
+        assert [each.level for each in every] == [Level.NOTE] * len(every) and "brings nothing back" in every[0].why
+        assert not any("`quarantine" in each.do for each in every), "neither set it nor leave it out"
     (perhaps,) = findings(replace(kept, undeletes=None))
     assert perhaps.level is Level.NOTE and "does not tell whether" in perhaps.why and "lakegc drill" in perhaps.do
 
@@ -223,6 +245,10 @@ def test_a_quarantine_is_named_and_where_the_store_keeps_all_it_is_one_too_many(
     (alone,), (twice,) = found(), found(soft_delete=timedelta(days=7))
     assert "keeps the copies for 7d" in alone and "lakegc retire" in alone
     assert "Leave `quarantine` out" in twice
+    assert found(versioning=True, soft_delete=timedelta(days=7), undeletes=False) == [twice]
+    for undeletes in (False, None):
+        (only,) = found(soft_delete=timedelta(days=7), undeletes=undeletes)
+        assert "takes space twice" in only and "Leave `quarantine` out" not in only, "it may be the only way back"
     (elsewhere,) = found(replace(PLAIN, versioning=True))
     assert (
         "keeps the copies for 7d" in elsewhere and "lifecycle rule deletes old versions in the workspace" in elsewhere

@@ -6,9 +6,12 @@ import base64
 import hashlib
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from urllib3 import HTTPResponse
 
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.config.stores import StoreMapping
@@ -75,6 +78,43 @@ def test_where_the_checksum_is_lost_on_the_way_the_lock_is_named_and_no_conditio
     with pytest.raises(StoreError, match=r"the bucket locks new objects .* pass this header on") as raised:
         faulty_s3.store.write("lease", b"one", **condition)  # type: ignore[arg-type]
     assert not isinstance(raised.value, NoConditionsError)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("BadDigest", "The Content-MD5 you specified did not match what we received."),
+        ("InvalidDigest", "The Content-MD5 you specified is not valid."),
+        ("XAmzContentSHA256Mismatch", "The provided x-amz-content-sha256 header does not match what was computed."),
+    ],
+)
+def test_where_bytes_change_on_the_way_no_lock_is_blamed(faulty_s3: Faulty, code: str, message: str) -> None:
+    faulty_s3.proxy.hook = lambda request, forward: refusing(code, message)
+    with pytest.raises(StoreError, match=f"{code}.*: the bytes changed on the way; run it again") as raised:
+        faulty_s3.store.write("lease", b"one", if_absent=True)
+    assert "locks" not in str(raised.value) and not isinstance(raised.value, NoConditionsError)
+
+
+def test_bodies_are_signed_on_https_and_the_style_of_addresses_stays_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "config"
+    own.write_text("[default]\ns3 =\n  addressing_style = virtual\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(own))
+    sent = []
+
+    def answers(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        """Stands in for the network."""
+        sent.append(request)
+        return AWSResponse(request.url, 200, {"ETag": '"x"'}, HTTPResponse(io.BytesIO(), preload_content=False))
+
+    config = S3Config("bucket", endpoint_url="https://s3.test", access_key_id="k", secret_access_key="s", region="r")
+    store = config.connect()
+    store.client.meta.events.register("before-send.s3.PutObject", answers)
+    store.write("data/a", b"bytes")
+    (request,) = sent
+    assert request.url == "https://bucket.s3.test/data/a"
+    assert request.headers["x-amz-content-sha256"].decode() == hashlib.sha256(b"bytes").hexdigest()
 
 
 def test_a_denied_write_and_a_denied_copy_name_all_that_may_be_missing(faulty_s3: Faulty) -> None:

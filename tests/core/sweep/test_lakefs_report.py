@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from lakegc_core.errors import CorruptFileError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.sweeps import is_open
 from lakegc_core.stages import swept_report
-from lakegc_core.store.base import connect
+from lakegc_core.store.base import connect, head_if_there
+from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep import lakefs_report
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
@@ -64,6 +66,36 @@ def test_an_empty_plan_is_a_report_of_nothing_that_reads(served: Lake) -> None:
     assert len(list((folder / "deleted").glob("*.parquet"))) == 1, "Spark reads no folder without a file"
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["run_id"], summary["success"], summary["start_time"][:10]) == ("m1", True, "2025-03-31")
+
+
+@dataclass(frozen=True)
+class LockingConfig(LocalConfig):
+    """A folder as a store that locks each new object: it refuses to write over it, condition or not."""
+
+    def connect(self) -> LockingStore:
+        return LockingStore(self)
+
+
+class LockingStore(LocalStore):
+    def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        if head_if_there(self, key) is not None:
+            raise StoreError(f"{self.root}: {key} is locked")
+        return super().write(key, data, if_absent=if_absent, if_match=if_match)
+
+
+def test_where_the_store_locks_new_objects_no_sweep_of_the_mark_stops_and_each_adds_its_lists(
+    quick: SparkSession, served: Lake
+) -> None:
+    context = served.begin("lake", "m1")
+    locking, folder = replace(context, data=LockingConfig(str(served.files("lake")))), f"{lakefs_report.HOME}/m1"
+    with pytest.raises(StoreError, match="is locked"):
+        for _ in range(2):
+            connect(locking.data).write("data/a", b"")
+    for key, listing in (("one", {"data/a"}), ("one", {"data/a"}), ("two", {"data/a", "data/b"})):
+        plan = planned(context, key, *(["data/a"] if key == "one" else ["data/b"]))
+        lakefs_report.prepare(locking)
+        lakefs_report.write(quick, locking, plan)
+        assert listed(served.files("lake") / folder) == (listing, listing, 1)
 
 
 def test_a_damaged_plan_ends_without_a_summary(quick: SparkSession, served: Lake) -> None:

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = f"{ARTIFACTS}/marks/{MARK}"
-CHECKED = {"artifacts._read", "parts.read_part", "record._plan", "rules_memory._read"} | {
-    "near.noted",
-    "quarantine.record_of",
-    "sweeps._sealed",
-}
+CHECKED = {"artifacts._read", "json_files.read_sealed", "parts.read_part", "record._plan", "rules_memory._read"}
 """The functions that compare what they read with a digest."""
 
 LEASE = f"{ARTIFACTS}/lease.json"  # no artifact of the mark
