@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
+from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
@@ -59,7 +60,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     if before is None or _was_laxer(before, context) or began_to_read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(commits_read_at))
     found, read_at = in_series(before), began_to_read_at(before)
-    (whole,) = readable(spark, [found])
+    (whole,) = readable(spark, [found], (CorruptFileError, ObjectNotFoundError))
     if whole != found:
         context.say(f"{Stage.EXPIRED_ADDRESSES}: what mark {before.mark_id} found does not read; all gaps begin anew")
         return rows.then(shape, _Since(commits_read_at))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
+from lakegc_core.errors import CorruptFileError
 from lakegc_core.names import Json
 from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
@@ -101,13 +101,15 @@ class Dataset:
         return (value for batch in self.batches(column) for value in batch.column(0).to_pylist())
 
 
-def readable(spark: SparkSession, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """The same datasets without the parts that are gone, or whose bytes are not those that were written. Each part is
-    read through for this, by executors if there is much to read."""
+def readable(
+    spark: SparkSession, datasets: Sequence[Dataset], damage: tuple[type[Exception], ...] = (CorruptFileError,)
+) -> list[Dataset]:
+    """The same datasets without the parts whose bytes are not those that were written, or that meet another kind of
+    `damage`. Each part is read through for this, by executors if there is much to read."""
 
     def task(place: tuple[int, int]) -> Iterator[Json]:
         number, source = place[0], datasets[place[0]].sources[place[1]]
-        with suppress(CorruptFileError, ObjectNotFoundError):
+        with suppress(*damage):
             for _ in read_part(source.config, source.folder, source.part):
                 pass
             yield {"dataset": number, "source": place[1]}
