@@ -63,14 +63,15 @@ class Dataset:
         that reads it."""
         return self._read(spark, columns, together=True).as_frame()
 
-    def mapped(self, spark: SparkSession, *columns: str) -> Mapped:
-        """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
-        return self._read(spark, columns, together=False)
+    def mapped(self, spark: SparkSession, *columns: str, here: bool = False) -> Mapped:
+        """The same for tasks that go on with the rows in Python: one worker reads them and goes on. `here`: this
+        process goes on with them, if there are few."""
+        return self._read(spark, columns, together=False, here=here)
 
-    def _read(self, spark: SparkSession, columns: Sequence[str], *, together: bool) -> Mapped:
+    def _read(self, spark: SparkSession, columns: Sequence[str], *, together: bool, here: bool = False) -> Mapped:
         wanted = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
         feeds = self.feeds(*wanted.names, make=partial(_whole, tuple(wanted.names)))
-        return rows_of_feeds(spark, feeds, wanted, together=together)
+        return rows_of_feeds(spark, feeds, wanted, together=together, here=here)
 
     def feeds(
         self,
