@@ -49,7 +49,7 @@ class Dataset:
         return sum(part.rows for part in self.parts)
 
     def sum(self, name: str) -> int:
-        """A total over all rows, of those that the parts were written with; 0 where no part has it."""
+        """The sum of one total (`Part.sums`) over all parts; 0 where no part has it."""
         return sum(part.sums.get(name, 0) for part in self.parts)
 
     def __add__(self, other: Dataset) -> Dataset:
@@ -145,7 +145,7 @@ class DatasetFolder:
         return replace(self, path=f"{self.path}/{name}")
 
     def at(self, name: str) -> str:
-        """The folder of a dataset: `<path>/<name>`, or `path` itself if `name` is empty or its last segment."""
+        """The folder of a dataset: `<path>/<name>`, or `path` itself if `name` is empty, or `path` ends in it."""
         return self.path if name in ("", self.path.rpartition("/")[2]) else f"{self.path}/{name}"
 
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:

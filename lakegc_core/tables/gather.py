@@ -32,8 +32,8 @@ _ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
 _FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
-ELSEWHERE = FEW + 1
-"""`holding`, of rows that name files to be read: tasks read those, however few rows name them."""
+BY_TASKS = FEW + 1
+"""What to pass as `holding` where tasks have to read the rows, however few: rows that name files to be read."""
 
 
 Make = Callable[[pa.RecordBatch], Mapping[str, Any]]
@@ -44,7 +44,7 @@ class Feed:
     """A part to be read. `make` turns its rows into columns of the schema by name; those that are not named are null.
     `columns`: those of the part that are read; `repeated`, and the result of `within`: see `read_part`.
 
-    `once`: pass on about one of the rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
+    `once`: drop most repetitions of rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
     False). An address lies in every version of its range, however many there are.
     """
 
@@ -156,7 +156,7 @@ def rows_of_feeds(
     Spark joins and groups rows of one partition where they are; a shuffle of few rows takes longer than that.
 
     This process reads few rows itself. `holding`: the number of rows that the feeds keep in memory meanwhile, which
-    count as well; ELSEWHERE where what is made of few rows is much work. `here`: see `is_little`."""
+    count as well; BY_TASKS where what is made of few rows is much work. `here`: see `is_little`."""
     if is_little(feeds, holding, here=here):
         return Mapped(Few(spark, lambda: _rows(feeds, schema), none=not feeds), schema)
     rows, clocks = rows_in(feeds), clock.ambient()

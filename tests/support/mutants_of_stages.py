@@ -161,7 +161,7 @@ EXPIRED = (
         f"{_JUDGING}/test_since.py",
         (
             "a rescue interrupts nothing",
-            'return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))',
+            'return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))',
             "return _Carried(known)",
         ),
         (
@@ -218,8 +218,8 @@ EXPIRED = (
         f"{_JUDGING}/test_address_rows.py",
         (
             "what ranges of the marks below hold is garbage",
-            "live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)",
-            "live, gone = among(HELD), among(GONE_SINCE)",
+            "live, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)",
+            "live, gone = among(IN_RANGE), among(GONE_SINCE)",
         ),
         ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~live &", "(kind == DROPPED_SINCE) &"),
     ),
@@ -228,8 +228,8 @@ EXPIRED = (
         f"{_JUDGING}/test_address_rows.py",
         (
             "what was missing before is not asked for again",
-            "among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
-            "among(HELD_BEFORE, DROPPED_SINCE)",
+            "among(IN_RANGE_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
+            "among(IN_RANGE_BEFORE, DROPPED_SINCE)",
         ),
     ),
     *of(

@@ -57,7 +57,7 @@ _OF_HEADS = "alike-of-heads"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is cut where ranges of its head begin, and asked side by side
 _LAST = 2**31 - 1  # above every rank
 _RANGES_HERE, _INTERVALS_HERE = 8, 64  # which this process reads, and asks for
-_ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
+_ROUNDS = 8  # of leaving out classes that no budget suffices for, at most: others have their turn
 
 
 @dataclass(frozen=True)
