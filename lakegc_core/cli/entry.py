@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import lakegc_core
+from lakegc_core import spark
 from lakegc_core.cli.options import flag, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.cli.verbs import VERBS
@@ -112,6 +113,7 @@ def _again(given: Sequence[str], options: argparse.Namespace) -> str:
 def command(arguments: Sequence[str] | None = None) -> int:
     """`main` as the last thing that a process does: it ends without a search for garbage among all that it imported,
     which takes longer than many a command."""
+    spark.free_memory_at_once()
     code = main(arguments)
     gc.freeze()
     return code

@@ -250,16 +250,25 @@ def _current(units: Units, layer: str, rows: pa.RecordBatch) -> Mapping[str, Any
     return columns_of(rows.filter(pa.array(units.age(layer) <= units.ages_of(rows["unit"]))))
 
 
-def find(spark: SparkSession, layers: Sequence[Layer], wanted: Wanted | None = None, *, gone: bool = True) -> Mapped:
+def find(
+    spark: SparkSession,
+    layers: Sequence[Layer],
+    wanted: Wanted | None = None,
+    *,
+    gone: bool = True,
+    here: bool = False,
+) -> Mapped:
     """Objects whose address may be wanted (None: all objects), as the top one of the layers knows them: OBJECTS_SCHEMA.
-    `gone=False`: also those that sweeps have deleted since their carried unit was listed."""
+    `gone=False`: also those that sweeps have deleted since their carried unit was listed. `here`: see `is_little`."""
     top = layers[0]
-    found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted)
+    found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted, here=here)
     deleted = top.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE).keys()
     return among(spark, found, deleted, found=False) if gone and deleted.rows else found
 
 
-def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None) -> Mapped:
+def _scan(
+    spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None, *, here: bool = False
+) -> Mapped:
     """`wanted`: of parts with a column `address`. `units`: whose newest listing counts."""
     within = partial(_within, wanted) if wanted else None
     feeds = [
@@ -272,8 +281,8 @@ def _scan(spark: SparkSession, layers: Sequence[Layer], units: Units | None, wan
     ]
     holding = units.rows if units else 0
     if wanted is None:
-        return rows_of_feeds(spark, feeds, OBJECTS_SCHEMA, together=True, holding=holding)
-    return scan(spark, feeds, OBJECTS_SCHEMA, wanted, together=True, holding=holding)
+        return rows_of_feeds(spark, feeds, OBJECTS_SCHEMA, together=True, holding=holding, here=here)
+    return scan(spark, feeds, OBJECTS_SCHEMA, wanted, together=True, holding=holding, here=here)
 
 
 def _within(wanted: Wanted) -> tuple[str, Sequence[str]]:

@@ -21,11 +21,11 @@ from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
 # Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; CANARY, smuggled in;
 # GONE_SINCE, deleted by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing
-# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, missing at the mark below, or of an entry
-# which no object known there had the size of: that mark did not ask for what was given out after its listing began.
-# Index rows of retained ranges, which `decide` expects to be last: HELD, of ranges that this mark read; HELD_BEFORE, of
-# ranges that a layer read.
-BEFORE, ANEW, CANARY, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, HELD, HELD_BEFORE = range(10)
+# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, in dataset MISSING or MISSTATED of the mark
+# below: that mark did not ask for what was given out after its listing began.
+# Index rows of retained ranges, which `decide` expects to be last: IN_RANGE, of ranges that this mark read;
+# IN_RANGE_BEFORE, of ranges that a layer read.
+BEFORE, ANEW, CANARY, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, IN_RANGE, IN_RANGE_BEFORE = range(10)
 CANDIDATES, FREED, ASKED, SWEPT = "candidates", "freed", "asked", "swept"  # verdicts, see `decide`
 VERDICTS = (CANDIDATES, FREED, ASKED, SWEPT, MISSTATED)
 OBJECT_FIELDS = [field.with_nullable(True) for field in OBJECTS_SCHEMA]
@@ -122,12 +122,12 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     def among(*kinds: int) -> np.ndarray:
         return np.isin(hashes, hashes[np.isin(kind, kinds)])
 
-    live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)
+    live, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)
     known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
     lies = np.isin(hashes, hashes[known])
     # Settled: the unit is carried, no sweep deleted the object, and a range of the mark below held the address. That
     # mark found the object, unless it says otherwise (MISSED); only then it is looked for again.
-    settled = carried & ~gone & among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)
+    settled = carried & ~gone & among(IN_RANGE_BEFORE, DROPPED_SINCE) & (kind != MISSED)
     verdicts = {
         CANDIDATES: (known | (kind == CANARY)) & ~live,
         FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
@@ -136,7 +136,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
         # What is not listed yet counts as well: no later optimized mark compares it.
         MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
     }
-    holding = rows.filter(pa.array(live & (kind >= HELD))).select(["hash", "range_id"])
+    holding = rows.filter(pa.array(live & (kind >= IN_RANGE))).select(["hash", "range_id"])
     holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
     held = holding["hash"].to_numpy()
     shown = live | among(STAGED)

@@ -2,7 +2,7 @@
 
 The mark's list of refs says which commits must count. What these show is asked of lakeFS's object API, and not read in
 the metaranges, ranges and indexes that the subtraction reads. The subtraction has to take out each of them. If one is
-left, the mark is blind and fails, also if the object's age or name would keep it: those of others would not.
+left, the mark is blind and fails, even where the object's age or name would keep it: the same blindness hits others.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def on_refs(context: MarkContext, kind: str, refs: Iterable[str]) -> Iterator[Sh
 
 def keys_of(namespace: Namespace, addresses: Sequence[str]) -> list[str | None]:
     """The key of each address as lakeFS shows it; None where it is none of lakeFS's data in this namespace, or not
-    spelled as the key is: `data/a/b?x` is shown for an entry that is no URL, and names `data/a/b` as one."""
+    spelled as the key is: for a key with a `?`, lakeFS shows `data/a/b?x`, which read as a URL names `data/a/b`."""
     found = namespace.protected_keys(
         pa.array(addresses, pa.string()), pa.repeat(pa.scalar(ADDRESS_FULL, pa.int8()), len(addresses))
     )

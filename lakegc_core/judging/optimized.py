@@ -28,8 +28,8 @@ from lakegc_core.judging.address_rows import (
     DROPPED_SINCE,
     FREED,
     GONE_SINCE,
-    HELD,
-    HELD_BEFORE,
+    IN_RANGE,
+    IN_RANGE_BEFORE,
     MISSED,
     NEW,
     OBJECT_FIELDS,
@@ -140,7 +140,7 @@ class ChangedAddresses:
         )
         index: list[Feed] = []
         for layer in every:
-            kind = HELD if layer is self.own else HELD_BEFORE
+            kind = IN_RANGE if layer is self.own else IN_RANGE_BEFORE
             make = partial(index_rows, kind, layer.mark_id, held, sought)
             hashes = layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
             index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=True)

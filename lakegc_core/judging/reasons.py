@@ -34,9 +34,9 @@ def divide(judge: Callable[[pa.Table], pa.Table], rows: pa.Table) -> dict[str, p
 
 @dataclass(frozen=True)
 class MinimumAge:
-    """Finds objects that are too young. `cutoff`, and `part_cutoff` for upload parts: unix seconds; an object that was
-    modified at that time or later is young. `times`: see `xid_times`; one after `latest` (unix seconds) tells nothing
-    (`told_until`)."""
+    """Tells which objects are too young. `cutoff`, and `part_cutoff` for upload parts: unix seconds; an object that was
+    modified at that time or later is young. `times`: see `xid_times`. A time in a name that is after `latest` (unix
+    seconds) tells nothing (`told_until`)."""
 
     cutoff: float
     part_cutoff: float
@@ -65,8 +65,8 @@ class Judge:
     """Adds the column `reason` to rows (address, last_modified, foreign, and a column of each reason in LOOKED_UP): the
     first reason that keeps the object, in the order `foreign`, LOOKED_UP, `young`, `unknown`; or else `unreferenced`.
 
-    `unknown`: finds addresses with names that keep them; None if no name does. It is checked last: a young object is
-    `young`, whatever its name.
+    `unknown`: finds names that lakeFS never gives; None where these keep no object (`collect_unknown_names`). It is
+    checked last: a young object is `young`, whatever its name.
     """
 
     age: MinimumAge
@@ -86,7 +86,7 @@ class Judge:
         if self.unknown is not None:
             kept_by.append((Reason.UNKNOWN, self.unknown(addresses)))
         if any(column.null_count for _, column in kept_by):
-            raise CorruptFileError("An object was listed without a time or a reading of its name. Make a new mark.")
+            raise CorruptFileError("A row lacks its date, or what its reason is decided by. Make a new mark.")
         names = [name for name, _ in kept_by]
         reasons = pc.case_when(
             pa.StructArray.from_arrays([is_kept for _, is_kept in kept_by], names), *names, Reason.UNREFERENCED

@@ -47,8 +47,8 @@ def in_series(mark: MarkArtifacts) -> Dataset:
 
 
 def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_read_at: float) -> Mapped:
-    """Add column `since`: when the first mark of an unbroken series that found the object unreferenced had read its
-    commits (this mark: `commits_read_at`, unix seconds).
+    """Add column `since`: the time at which the first mark of the unbroken series in which marks found the object
+    unreferenced had read its commits (this mark: `commits_read_at`, unix seconds).
 
     Every series begins anew if the findings of the mark before do not read. Looked up by the address itself: a hash
     that collides would make an object look older than it is.
@@ -139,12 +139,12 @@ def _carried(before: tuple[Source, ...], rescued: tuple[Source, ...], read_at: f
     journal = pa.Table.from_batches(read_all(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
-    return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))
+    return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))
 
 
-def _seen(since: pa.Array | pa.ChunkedArray, read_at: float) -> pa.Array | pa.ChunkedArray:
-    """The times from which a rescue says more of objects than a mark does: their `since`, or when the mark began to
-    read (`read_at`, unix seconds) if that is earlier. The dump of a mark that was resumed is older than its commits, by
+def _rescue_from(since: pa.Array | pa.ChunkedArray, read_at: float) -> pa.Array | pa.ChunkedArray:
+    """The times from which a rescue of objects begins their wait anew: their `since`, or when the mark began to read
+    (`read_at`, unix seconds) if that is earlier. The dump of a mark that was resumed is older than its commits, by
     which `since` goes."""
     began = instant(read_at).cast(since.type)
     return pc.if_else(pc.less(since, began), since, began)
@@ -186,7 +186,7 @@ def _anew_if_rescued(now: datetime, read_at: float, batches: Iterator[pa.RecordB
     """Rows with `since` set to now where column `rescued_at` is not before it, nor before `read_at`: see `_seen`."""
     for rows in batches:
         since = rows["since"]
-        rescued = pc.greater_equal(rows["rescued_at"], _seen(since, read_at))
+        rescued = pc.greater_equal(rows["rescued_at"], _rescue_from(since, read_at))
         since = pc.if_else(pc.fill_null(rescued, False), pa.scalar(now, since.type), since)
         yield _dated(rows, since).drop_columns(["rescued_at"])
 

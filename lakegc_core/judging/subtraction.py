@@ -137,11 +137,13 @@ def _with_size(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
-    """Divide addresses into those that were not listed (ABSENT, _LATE) and those with another size (MISSTATED).
+    """Divide addresses by what the listing has, and by the time at which their name was given out.
 
-    A name that does not tell the time when it was given out counts as old. A name that is new, up to RELIST before the
-    listing, is MISSTATED even if it was not listed: no later optimized mark compares its size. What bears such a name,
-    or one that does not tell, may have come since the listing (_LATE).
+    - MISSTATED: listed with another size; or not listed, and new, that is, given out at most RELIST before the listing:
+      no later optimized mark compares its size
+    - _LATE: not listed, and new or of a name that does not tell, but not given out after the listing began: it may have
+      come since
+    - ABSENT: not listed, and old
     """
     named, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
     relisted = listed_from - RELIST.total_seconds()

@@ -35,8 +35,8 @@ def with_swept(spark: SparkSession, context: MarkContext, missing: DataFrame) ->
         return rows.withColumn(SWEPT, F.lit(False))
     if not records.whole:
         context.say(
-            f"{Stage.EXPIRED_ADDRESSES}: which objects sweeps have lost is not known, so that all that is missing "
-            "counts as missing"
+            f"{Stage.EXPIRED_ADDRESSES}: not all records of sweeps read, so that every missing object counts "
+            "as lost data, also those that a sweep deleted rightly"
         )
         return rows.withColumn(SWEPT, F.lit(False))
     swept = gone(spark, records, named.keys()).as_frame().where("NOT lost")

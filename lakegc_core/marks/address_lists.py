@@ -1,4 +1,5 @@
-"""Lists of addresses as lakeFS's collectors write them, and lakegc before a sweep: parquet, or CSV in reports."""
+"""Lists of addresses, as lakeFS's collectors write them, and as lakegc writes them before a sweep: parquet, or CSV in
+reports."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ HELD = "held"
 NEIGHBOURS = "neighbours"
 """Dataset of addresses to which other repositories refer."""
 MISSTATED = "misstated"
-"""Dataset of addresses whose entry claims another size than the object has that lies there, or was not listed yet."""
+"""Dataset of addresses whose entry claims a size that no listed object has: the object has another one, or was not
+listed yet."""
 MISSTATED_SCHEMA = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("size")])
 
 

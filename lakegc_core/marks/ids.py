@@ -33,7 +33,7 @@ def check_new_mark_id(mark_id: str) -> str:
     if mark_id == LATEST:
         raise SettingsError(
             f"No mark can have the id {LATEST!r}: commands take this word for the newest complete mark of a "
-            "repository. Choose another id, or give none, and the mark is called after the present."
+            "repository. Choose another id, or leave it out: the id is then the time of now."
         )
     return check_mark_id(mark_id)
 

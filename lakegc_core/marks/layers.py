@@ -178,7 +178,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
 
 def _made_since(context: MarkContext, moment: float) -> str:
     """A complete mark, of whatever series, that was begun after a moment (unix seconds); "" if there is none. Journals
-    that it does not ask for may be retired."""
+    of before it may be retired, so that a mark which needs them has to be a clean one."""
     between = (
         each.mark_id
         for each in Shelf.of(context)
@@ -196,8 +196,7 @@ class Restore:
 
     @property
     def known_from(self) -> datetime:
-        """A mark knows of it if it began after this minute, whatever its clock: the end of the hour that clocks may
-        differ by."""
+        """Marks that began after this minute know of the restore. An hour (APART) is added, as clocks may differ."""
         return datetime.fromtimestamp(math.ceil((self.at + APART) / 60) * 60, UTC)
 
 

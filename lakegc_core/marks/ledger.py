@@ -77,7 +77,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a repository. `whole`: nothing in their folders is known not to read."""
+    """All records of a repository. `whole`: False if some file among them is known not to read."""
 
     found: tuple[Record, ...]
     whole: bool = True
@@ -91,7 +91,7 @@ def journals(context: RepositoryContext, since: float) -> Iterator[Record]:
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     """Every record of the repository, also of its retired marks. `since`: without sweeps that were over by then (unix
-    seconds), and without retired marks, none of which was swept since. What does not read of a mark is passed over."""
+    seconds). Retired marks are left out then: none can have been swept since. What does not read is passed over."""
     found: list[Record] = []
     for each in Shelf.of(context):
         found += (record for record in _of_mark(each.mark, since) if record.rows.parts)

@@ -73,8 +73,8 @@ def findings_before(context: MarkContext) -> FindingsBefore:
     """The same, with the reason where there is none: every object is waited for anew then.
 
     A mark that asked what is staged and got no further may have found objects live; so may one that was begun earlier
-    and resumed later. A mark that does not read, or whose clock was wrong, counts as one that found everything live as
-    long as it was written to: once, not for ever.
+    and resumed later. A mark that does not read, or whose clock was wrong, counts as one that found everything live
+    until its last write. So it begins the wait anew once; later marks take no notice of it.
     """
     shelf = Shelf.of(context, context.level)
     before = _previous(shelf, context.header)
@@ -135,8 +135,9 @@ def former_state(context: MarkContext) -> MarkArtifacts | None:
 
 @dataclass(frozen=True)
 class LaterMarks:
-    """Marks of the same repository that asked lakeFS for anything since one had begun to read: the finished one that
-    asked last, and whether others asked since that one began to read, so that it may not know what they found."""
+    """Marks of the same repository that asked lakeFS for anything since some mark had begun to read. `finished`: of
+    those that finished, the one that asked last. `others`: another one asked after `finished` had begun to read, which
+    so may not know what it found."""
 
     finished: MarkArtifacts | None
     others: bool

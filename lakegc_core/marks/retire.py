@@ -95,11 +95,15 @@ def retire(context: RepositoryContext, keep: int | None = None, *, dry_run: bool
 def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tuple[object, ...]) -> dict[str, str]:
     """The reasons of the marks that must stay, by id; the others may be retired. `series`: of the next mark. Pure.
 
-    The newest complete mark of that series carries what is known of every object; one that read after it keeps findings
-    from being carried. The next mark goes on from none of another series. The newest mark whose heads were all known is
-    what a restored server is noticed by. A mark that rests on others needs them, and the next one what was deleted or
-    brought back since those listed. A sweep that broke off asks, once it is finished or closed, what others deleted
-    since its mark began; so does a sweep that is yet to come of a mark that stays.
+    A mark stays if
+
+    - it is in trouble, or young, or one of the newest `keep`
+    - it is the newest complete one of `series`: the next mark carries its findings on
+    - it is the newest one whose heads were all known: by it, a restored server is noticed
+    - no complete mark read lakeFS anew since it asked: it may have seen live what the findings call garbage
+    - it was swept or restored since the listings that the next mark may take over, or since a mark began of which a
+      sweep is not over or may still come: both ask what others deleted
+    - a mark that stays rests on it
     """
     whole = (mark for mark in every if mark.read_at is not None)
     complete = sorted(whole, key=lambda mark: (mark.started_at, mark.mark_id))

@@ -116,8 +116,8 @@ def files_of(store: Store, mark_folder: str, number: int) -> set[str]:
 
 
 def open_sweep(store: Store, mark_folder: str) -> int | None:
-    """The lowest number of a sweep of a mark that may have deleted, and is not over; None if there is none. Later ones
-    may be over: a person is told to remove a report that does not read, and to close its sweep anew."""
+    """The lowest number of a sweep of a mark that may have deleted, and is not over; None if there is none. It need not
+    be the last one: a person who removes a damaged report opens an old sweep again."""
     for number in sweeps_of(store, mark_folder):
         names = files_of(store, mark_folder, number)
         if "plan.json" in names and "report.json" not in names:

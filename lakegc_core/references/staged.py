@@ -3,7 +3,8 @@
 The server's dump forgets what was linked or staged by an address that it gives out in another spelling than the
 namespace's: on blockstore `local`, and where a namespace is not in lakeFS's own spelling. There branches with staged
 changes, and on `local` all, are also listed through the object API, and every address they show is protected
-(`lists_branches`). So they are where branches are deleted during each of several runs, which may cost rows (`_dumped`).
+(`lists_branches`). Branches are also listed where every dump may have lost rows, because a branch was deleted during
+each of several runs (`_dumped`).
 
 The dump leaves out what is staged under an address outside of the namespace. Where branches are listed, the listings
 show it; elsewhere it is known only once it is committed.

@@ -26,6 +26,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lakegc_core import spark
+
 _SPARKS_OWN = "pyspark.daemon"
 _NEEDED = ("pandas", "pyspark.worker", "lakegc_core.pipeline", "lakegc_core.store.s3.store")
 _ADDRESS = "LAKEGC_WARM_WORKERS"
@@ -68,6 +70,7 @@ def main() -> None:
 def _import() -> bool:
     """Import what workers need; False if that started threads, of libraries too, so that this process must not fork."""
     os.environ.update(_NO_THREADS)
+    spark.free_memory_at_once()
     for name in _NEEDED:
         importlib.import_module(name)
     import pyarrow as pa

@@ -298,8 +298,13 @@ class Mapped:
 
     def here(self) -> Iterator[pa.RecordBatch]:
         """`Few` rows, in this process."""
+        return self.reader()()
+
+    def reader(self) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """What reads `Few` rows, also where there is no session: tasks may be given it."""
         assert isinstance(self.of, Few), "these rows are read by tasks"
-        return self.make(self.of.read()) if self.make else self.of.read()
+        read, make = self.of.read, self.make
+        return (lambda: make(read())) if make else read
 
     def few(self, most: int) -> bool:
         """True if this process can read the rows, and finds at most so many."""
@@ -309,12 +314,12 @@ class Mapped:
         """The same rows, also few ones in a task of Spark."""
         if not isinstance(self.of, Few):
             return self
-        read, make, clocks = self.of.read, self.make, clock.ambient()
+        read, clocks = self.reader(), clock.ambient()
 
         def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             begin_task(clocks)
             for _ in batches:
-                yield from make(read()) if make else read()
+                yield from read()
 
         return Mapped(self.of.spark.range(0, 1, 1, 1), self.schema, body)
 
@@ -333,11 +338,11 @@ def both(one: Mapped, other: Mapped) -> Mapped:
     """The rows of two that have the same columns."""
     here, there = one.of, other.of
     if isinstance(here, Few) and isinstance(there, Few):
-        sources = ((here.read, one.make), (there.read, other.make))  # tasks may read them, too
+        readers = (one.reader(), other.reader())
 
         def read() -> Iterator[pa.RecordBatch]:
-            for batches, make in sources:
-                yield from make(batches()) if make else batches()
+            for each in readers:
+                yield from each()
 
         return Mapped(Few(here.spark, read, none=here.none and there.none), one.schema)
     return Mapped(one.as_frame().unionByName(other.as_frame()), one.schema)

@@ -34,7 +34,7 @@ def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of JUDGED with their outcomes after a look, by what it found (columns live and held). `ready`: unix
-    seconds; what is unreferenced since then only does not go."""
+    seconds; what came to be unreferenced after that has not waited long enough, and stays."""
     for rows in batches:
         before = rows["outcome"]
         late = pc.and_(pc.equal(before, PLANNED), pc.greater(rows["since"], instant(ready)))

@@ -22,7 +22,10 @@ from lakegc_core.store.pace import Gate
 NO_ETAG = f"{FAILED}NoETag"
 """Outcome of an object that was listed without an ETag, where each delete has to name one."""
 
-_ONE_BY_ONE = "no request for many objects can name them; with `delete_conditions: always` each takes its own request"
+_ONE_BY_ONE = (
+    "this store takes ETags only in requests for one object; with `delete_conditions: always`, "
+    "each object takes its own request"
+)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def spread(rows: DataFrame) -> DataFrame:
 
 
 def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
-    """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If one
-    is there, for all: those that are, with `outcome` STILL_THERE. None if none of the sample is."""
+    """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If it
+    shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE; else None."""
     from pyspark.sql import functions as F
 
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)

@@ -114,9 +114,9 @@ class Planner:
         if self.context.level.gap:
             candidates = with_later_findings(self.spark, self.context, candidates)
         here = self.record.attempt(attempt)
-        claimed, judged = self._claimed(candidates), candidates
-        if claimed is not None:
-            judged = beside(candidates, self._gone_by_other_marks(claimed, here, attempt), "outcome")
+        doubtful, judged = self._doubtful(candidates), candidates
+        if doubtful is not None:
+            judged = beside(candidates, self._gone_by_other_marks(doubtful, here, attempt), "outcome")
         judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
@@ -132,7 +132,7 @@ class Planner:
                 break
             self.context.say(f"{Stage.SWEPT_REPORT}: heads of branches moved meanwhile; looking again")
         judged = self._without_canaries(judged, canaries, look)
-        may_be_gone = self.record.may_have_deleted or claimed is not None
+        may_be_gone = self.record.may_have_deleted or doubtful is not None
         objects = self._write_plan(judged, here, attempt, _parts(to_sweep), may_be_gone=may_be_gone)
         return Plan(objects, look, not_asked, canaries)
 
@@ -161,7 +161,7 @@ class Planner:
         canaries.check({each["address"] for each in passed if not each["canary"]}, smuggled, look)
         return judged.then(JUDGED, partial(not_shown, shown))
 
-    def _claimed(self, candidates: Mapped) -> Mapped | None:
+    def _doubtful(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
         restores brought them back. None if there can be none."""
         deleted = self.record.deleted_by_other_marks(ever=True)
@@ -170,11 +170,10 @@ class Planner:
         found = [each for each in (deleted, back) if each is not None]
         return also_in(candidates, *found) if found else None
 
-    def _gone_by_other_marks(self, claimed: Mapped, here: DatasetFolder, attempt: int) -> Mapped:
-        """The candidates that are gone, of those that are `claimed`: address and outcome, `already_gone`. An object
-        that is there all the same is a candidate like any other, and is journalled; if it is another one than the mark
-        listed, its outcome here is `unconfirmed`."""
-        asked = stamped(seen_again(claimed, self.context.data), attempt)
+    def _gone_by_other_marks(self, doubtful: Mapped, here: DatasetFolder, attempt: int) -> Mapped:
+        """Address and outcome of `doubtful` candidates: `already_gone` where nothing lies, `unconfirmed` where another
+        object lies than the mark listed. What is unchanged has no row, stays a candidate, and is journalled."""
+        asked = stamped(seen_again(doubtful, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         schemas = dict.fromkeys(folders, OUTCOMES_SCHEMA)
         parts = write(asked, here.config, folders, schemas, split=_split_seen)[_BY_OTHER_MARKS]

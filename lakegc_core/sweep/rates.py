@@ -26,8 +26,8 @@ class Rate:
 
 
 def rate_so_far(context: RepositoryContext) -> Rate:
-    """The rate of all sweeps of standing marks whose report says it. Passed over are drills, and reports that do not
-    read; if sweeps are to copy into quarantine, also those of sweeps that did not, and the other way round."""
+    """The rate of all sweeps of standing marks whose report says it. Drills do not count, nor reports that do not read.
+    Where the next sweep copies into quarantine, only sweeps count that did so; elsewhere only those that did not."""
     sweeps, objects, seconds, copies = 0, 0, 0.0, context.policy.quarantine is not None
     for each in Shelf.of(context):
         for number in without_drills(each.mark.store, each.mark.folder):

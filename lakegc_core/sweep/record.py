@@ -123,9 +123,11 @@ class SweepRecord:
         return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
-        """Objects of this sweep's first plan that its journal does not call finished, without those that were over the
-        budget of a call: they stay for the next sweep. Nor those that a later sweep has finished with, if this one's
-        journal tells of them at all: they count for that one."""
+        """Objects of this sweep's first plan that its journal does not call finished, but for
+
+        - those that were over the budget of a call: they stay for the next sweep
+        - those that a later sweep has finished with: they count for that one, if this one's journal tells of them
+        """
         final = (*FINAL, Outcome.OVER_BUDGET)
         left = self._without_finished(self.planned().frame(self._spark), self.outcomes(), final)
         later = [number for number in sweeps_of(self._store, self._context.mark.folder) if number > self.number]
@@ -163,9 +165,11 @@ class SweepRecord:
 
     def deleted_by_other_marks(self, *, ever: bool = False) -> Mapped | None:
         """Addresses that sweeps of other marks deleted after this mark began to list, by the last event of each. The
-        mark may still name them. `ever`: also of objects that came back since, which may be others than the mark
-        listed. None if there was no such sweep, or if another version made this mark, which need not say when it
-        listed. Damaged records are passed over; then two sweeps may count one object."""
+        mark may still name them. `ever`: also addresses at which objects are back; those may be others than the mark
+        listed. Damaged records are passed over; then two sweeps may count one object.
+
+        None if there was no such sweep, or if another version made this mark, which need not say when it listed.
+        """
         if self._records_since is None:
             return None
         found = gone(self._spark, self._records_since, but=self._context.header.mark_id, ever=ever)

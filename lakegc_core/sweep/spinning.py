@@ -35,8 +35,8 @@ class Spinning:
             )
 
     def late(self, seconds: float, left: int) -> None:
-        """A plan came so long after its look that nothing may be deleted by it. IncompleteError the second time: the
-        second look reads less than the first one, so a third one would not be faster."""
+        """A plan came so long after its look that nothing may be deleted by it. IncompleteError the second time: a
+        second look reads only what is new, so if that is late, a third one would be late, too."""
         self._late += 1
         if self._late == MOST_LATE:
             valid = self._context.level.look_validity.total_seconds()

@@ -262,8 +262,8 @@ class _Sweep:
         )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome; at, if not now) on record. _AFTER, if given: of an event
-        before. A task's time is the latest that it can be, so that of a delete may seem to be later than now."""
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. A column _AFTER is the time of an
+        event before: the new one is dated later than that, because tasks date a delete as late as it can have been."""
         from pyspark.sql import functions as F
 
         at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())

@@ -22,8 +22,8 @@ _WEIGHT = (
     *(Outcome.ALREADY_GONE, Outcome.CHANGED, Outcome.UNCONFIRMED),
 )
 """If an object has two outcomes in one attempt, the first one in this list counts. Spark may run a task twice: the
-second run finds gone what the first run deleted. `over_budget` and `left` come last: whatever else is known of the
-object says more."""
+second run finds gone what the first run deleted. Outcomes that are not listed count less, `over_budget` and `left`
+least of all: whatever else is known of the object says more."""
 
 _SENT = f"outcome = '{Outcome.DELETED}' OR (outcome = '{NO_ANSWER}' AND NOT by_other_marks)"
 _NOT_WAITING = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST, Outcome.RESCUED, Outcome.CHANGED)
@@ -40,8 +40,8 @@ class Totals:
     """Objects by final outcome, and the bytes of those that the store said this sweep deleted. `gone_by_sweeps`: number
     of objects that were `already_gone` because sweeps of other marks had deleted them. `untold`: number of planned
     objects without an outcome. `bytes_over_budget`: of the objects that are `over_budget`. `delay` and `oldest`: see
-    `SweepResult`. `copied`: objects and bytes that are `deleted` or `lost` and went in attempts that copied; empty if
-    none did."""
+    `SweepResult`. `copied`: objects and bytes that are `deleted` or `lost` and have a copy in quarantine; empty if no
+    attempt copied."""
 
     outcomes: Mapping[str, int]
     bytes_deleted: int

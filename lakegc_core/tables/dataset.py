@@ -49,7 +49,7 @@ class Dataset:
         return sum(part.rows for part in self.parts)
 
     def sum(self, name: str) -> int:
-        """A total over all rows, of those that the parts were written with; 0 where no part has it."""
+        """The sum of one total (`Part.sums`) over all parts; 0 where no part has it."""
         return sum(part.sums.get(name, 0) for part in self.parts)
 
     def __add__(self, other: Dataset) -> Dataset:
@@ -63,14 +63,15 @@ class Dataset:
         that reads it."""
         return self._read(spark, columns, together=True).as_frame()
 
-    def mapped(self, spark: SparkSession, *columns: str) -> Mapped:
-        """The same for tasks that go on with the rows in Python: one worker reads them and goes on."""
-        return self._read(spark, columns, together=False)
+    def mapped(self, spark: SparkSession, *columns: str, here: bool = False) -> Mapped:
+        """The same for tasks that go on with the rows in Python: one worker reads them and goes on. `here`: this
+        process goes on with them, if there are few."""
+        return self._read(spark, columns, together=False, here=here)
 
-    def _read(self, spark: SparkSession, columns: Sequence[str], *, together: bool) -> Mapped:
+    def _read(self, spark: SparkSession, columns: Sequence[str], *, together: bool, here: bool = False) -> Mapped:
         wanted = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
         feeds = self.feeds(*wanted.names, make=partial(_whole, tuple(wanted.names)))
-        return rows_of_feeds(spark, feeds, wanted, together=together)
+        return rows_of_feeds(spark, feeds, wanted, together=together, here=here)
 
     def feeds(
         self,
@@ -144,7 +145,7 @@ class DatasetFolder:
         return replace(self, path=f"{self.path}/{name}")
 
     def at(self, name: str) -> str:
-        """The folder of a dataset: `<path>/<name>`, or `path` itself if `name` is empty or its last segment."""
+        """The folder of a dataset: `<path>/<name>`, or `path` itself if `name` is empty, or `path` ends in it."""
         return self.path if name in ("", self.path.rpartition("/")[2]) else f"{self.path}/{name}"
 
     def dataset(self, name: str, parts: Sequence[Part], schema: pa.Schema) -> Dataset:

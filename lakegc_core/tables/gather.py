@@ -32,8 +32,8 @@ _ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
 _FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
-ELSEWHERE = FEW + 1
-"""`holding`, of rows that name files to be read: tasks read those, however few rows name them."""
+BY_TASKS = FEW + 1
+"""What to pass as `holding` where tasks have to read the rows, however few: rows that name files to be read."""
 
 
 Make = Callable[[pa.RecordBatch], Mapping[str, Any]]
@@ -44,7 +44,7 @@ class Feed:
     """A part to be read. `make` turns its rows into columns of the schema by name; those that are not named are null.
     `columns`: those of the part that are read; `repeated`, and the result of `within`: see `read_part`.
 
-    `once`: pass on about one of the rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
+    `once`: drop most repetitions of rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
     False). An address lies in every version of its range, however many there are.
     """
 
@@ -76,9 +76,9 @@ def _few(feeds: Sequence[Feed]) -> bool:
     return few(rows_in(feeds)) and len(feeds) <= _FEW_FEEDS
 
 
-def is_little(feeds: Sequence[Feed], holding: int = 0) -> bool:
-    """True if this process may read the feeds."""
-    return not feeds or (_few(feeds) and rows_in(feeds) + holding <= FEW)
+def is_little(feeds: Sequence[Feed], holding: int = 0, *, here: bool = False) -> bool:
+    """True if this process may read the feeds. `here`: also more of them, because it goes on with the rows itself."""
+    return not feeds or (_few(feeds) and rows_in(feeds) + holding <= (_FEW_ROWS if here else FEW))
 
 
 def partitions_for(rows: int) -> int:
@@ -144,14 +144,20 @@ def gather(
 
 
 def rows_of_feeds(
-    spark: SparkSession, feeds: Sequence[Feed], schema: pa.Schema, *, together: bool = False, holding: int = 0
+    spark: SparkSession,
+    feeds: Sequence[Feed],
+    schema: pa.Schema,
+    *,
+    together: bool = False,
+    holding: int = 0,
+    here: bool = False,
 ) -> Mapped:
     """The rows that feeds make of their parts, each part read by one task. `together`: few rows all by the same one.
     Spark joins and groups rows of one partition where they are; a shuffle of few rows takes longer than that.
 
     This process reads few rows itself. `holding`: the number of rows that the feeds keep in memory meanwhile, which
-    count as well; ELSEWHERE where what is made of few rows is much work."""
-    if is_little(feeds, holding):
+    count as well; BY_TASKS where what is made of few rows is much work. `here`: see `is_little`."""
+    if is_little(feeds, holding, here=here):
         return Mapped(Few(spark, lambda: _rows(feeds, schema), none=not feeds), schema)
     rows, clocks = rows_in(feeds), clock.ambient()
     slices = min(len(feeds), max(1, min(2 * spark_width(spark), 1 + rows // _ROWS_PER_TASK)))

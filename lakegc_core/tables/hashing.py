@@ -1,8 +1,8 @@
 """A 64-bit hash of strings, whole columns at a time: a mark looks through millions of addresses by 8 bytes each.
 
-It is the one hash by which addresses are compared; Spark's own hashes only deal rows out to tasks. Where two addresses
-collide, garbage is kept, never the reverse: hashes say only that something is referred to. The hash
-is part of the artifacts' form, so changing it changes `FORMAT`.
+Where addresses are compared by a hash, it is this one; Spark's own hashes only deal rows out to tasks. Hashes say only
+that something is referred to: a collision may keep garbage, and never deletes live data. The hash is part of the
+artifacts' form, so changing it changes `FORMAT`.
 """
 
 from __future__ import annotations

@@ -38,16 +38,17 @@ def scan(
     partitions: int = 0,
     together: bool = False,
     holding: int = 0,
+    here: bool = False,
 ) -> Mapped:
     """The rows of the feeds whose key is wanted, or with `found=False` all the others. The columns of the key must be
     among the columns that a feed reads, and among those that it makes. `partitions`: of a join, as the operator wishes;
-    0: as many as it takes. `together`: see `rows_of_feeds`; `holding`: likewise, besides the wanted keys."""
+    0: as many as it takes. `together`, `here`: see `rows_of_feeds`; `holding`: likewise, besides the wanted keys."""
     if found and not wanted.rows:
         return rows_of_feeds(spark, [], schema)
     if wanted.rows > MOST:
         return among(spark, rows_of_feeds(spark, feeds, schema), wanted, found=found, partitions=partitions)
     chosen = [replace(each, make=partial(_made_of_chosen, each.make, wanted, found)) for each in feeds]
-    return rows_of_feeds(spark, chosen, schema, together=together, holding=holding + wanted.rows)
+    return rows_of_feeds(spark, chosen, schema, together=together, holding=holding + wanted.rows, here=here)
 
 
 def among(spark: SparkSession, rows: Mapped, wanted: Wanted, *, found: bool = True, partitions: int = 0) -> Mapped:

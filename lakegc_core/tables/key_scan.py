@@ -21,7 +21,8 @@ from lakegc_core.tables.parts import Part, read_part
 
 MOST = 2_000_000
 """Keys that a worker holds in memory. A filter of so many takes 16 MB of keys and a table of 32 MB, and a worker may
-keep four filters. A filter of more keeps its keys in a file on the worker's disk."""
+keep four filters. Of more, `joins` lets Spark join both sides; who calls `filter_of` itself gets a filter whose
+keys lie in a file on the worker's disk."""
 
 FEW_KEYS = 250_000
 """Keys up to which a filter is quicker than a sieve."""
@@ -53,8 +54,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The keys that are looked for: those of the rows of some parts. `keys` computes the keys of any rows from their
-    `columns`: of the parts, and of the rows in which the keys are looked for."""
+    """The keys that are looked for: those of the rows of some parts. `keys` computes them from `columns`, which the
+    parts must have, and the rows that are searched."""
 
     sources: tuple[Source, ...]
     columns: tuple[str, ...] = ("address",)
@@ -141,7 +142,7 @@ def sieve_of(wanted: Wanted) -> Filter | Sieve:
 
 
 def _in_a_file(keys: Iterable[np.ndarray]) -> np.ndarray:
-    """Keys in a file that ends with the array: pages of it that memory has no room for go back to the disk."""
+    """Keys in a file, which is gone once the array is: pages of it that memory has no room for go back to the disk."""
     with tempfile.TemporaryFile(prefix="lakegc-keys-") as file:
         count = 0
         for each in keys:

@@ -161,7 +161,7 @@ EXPIRED = (
         f"{_JUDGING}/test_since.py",
         (
             "a rescue interrupts nothing",
-            'return _Carried(known.filter(pc.fill_null(pc.less(at, _seen(known["since"], read_at)), True)))',
+            'return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))',
             "return _Carried(known)",
         ),
         (
@@ -218,8 +218,8 @@ EXPIRED = (
         f"{_JUDGING}/test_address_rows.py",
         (
             "what ranges of the marks below hold is garbage",
-            "live, gone = among(HELD, HELD_BEFORE), among(GONE_SINCE)",
-            "live, gone = among(HELD), among(GONE_SINCE)",
+            "live, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)",
+            "live, gone = among(IN_RANGE), among(GONE_SINCE)",
         ),
         ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~live &", "(kind == DROPPED_SINCE) &"),
     ),
@@ -228,8 +228,8 @@ EXPIRED = (
         f"{_JUDGING}/test_address_rows.py",
         (
             "what was missing before is not asked for again",
-            "among(HELD_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
-            "among(HELD_BEFORE, DROPPED_SINCE)",
+            "among(IN_RANGE_BEFORE, DROPPED_SINCE) & (kind != MISSED)",
+            "among(IN_RANGE_BEFORE, DROPPED_SINCE)",
         ),
     ),
     *of(
@@ -237,8 +237,8 @@ EXPIRED = (
         f"{_REUPLOADS}_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting",
         (
             "candidates that are too dear to ask for are shown nowhere",
-            'rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))',
-            'rows = rows.where(rows["rank"] > last)',
+            "SIZES, partial(_waits, last, left_out))",
+            "SIZES, partial(_waits, last, ()))",
         ),
     ),
     *of(
@@ -246,8 +246,8 @@ EXPIRED = (
         f"{_REUPLOADS}_empty_objects_come_last",
         (
             "candidates that the budget does not suffice for are shown nowhere",
-            'places.where(places["rank"] <= last)), waiting), proven)',
-            'places.where(places["rank"] <= last)), None), proven)',
+            "self._held.on_branches(affordable_places), waiting), proven)",
+            "self._held.on_branches(affordable_places), None), proven)",
         ),
     ),
     *of(
@@ -264,7 +264,7 @@ EXPIRED = (
         f"{_REUPLOADS}_an_entry_that_claims_another_size_than_its_object_has_may_hide_any_candidate",
         (
             "an entry that claims another size than its object hides nothing",
-            "return found.unionByName(self._misstated()) if self.heads.misstated.rows else found",
+            "return both(found, self._misstated()) if self.heads.misstated.rows else found",
             "return found",
         ),
     ),
@@ -305,12 +305,12 @@ EXPIRED = (
         f"{_SHOWN}/test_proofs.py::test_where_an_entry_is_proven_already_and_a_new_candidate_is_not_lakefs_is_asked",
         (
             "a candidate of which nothing is proven differs from all entries",
-            'rows = rows.join(many(self._unproven(made)), "size", "left_anti")',
-            "many(self._unproven(made))",
+            'rows = joined(rows, subjects.unproven(made), ["size"], "left_anti")',
+            "subjects.unproven(made)",
         ),
     ),
     *of(
-        "lakegc_core/references/shown/proofs.py",
+        "lakegc_core/references/shown/subjects.py",
         f"{_SHOWN}/test_proofs.py::test_what_somebody_replaced_since_is_asked_about_anew",
         (
             "what HEADs proved holds for ever",
@@ -323,8 +323,8 @@ EXPIRED = (
         f"{_SHOWN}/test_proofs.py::test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found",
         (
             "the claim of an entry needs no proof",
-            "proofs.where(\"digest != ''\").distinct()",
-            "self._questions().select(*names).distinct()",
+            "proofs = distinct(both(*(selected(each, _PROVEN, _has_digest) for each in (known, subjects.read(made)))))",
+            "proofs = distinct(subjects.questions, *_PROVEN.names)",
         ),
     ),
     *of(
@@ -332,8 +332,8 @@ EXPIRED = (
         f"{_SHOWN}/test_proofs.py::test_a_digest_that_no_listing_shows_counts_as_much",
         (
             "entries that claim what a candidate holds differ from it",
-            'rows = rows.join(many(self._contents(made)), ["size", "digest"], "left_anti").select(*claim)',
-            "rows = rows.select(*claim)",
+            'rows = joined(rows, subjects.contents(made), CONTENTS.names, "left_anti")',
+            "subjects.contents(made)",
         ),
     ),
     *of(
@@ -341,8 +341,8 @@ EXPIRED = (
         f"{_SHOWN}/test_proofs.py::test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others",
         (
             "what no HEAD was made of differs from all",
-            'proofs.where("digest != \'\'").distinct()), names, "left_semi"',
-            'proofs.where("digest = \'\'").distinct()), names, "left_anti"',
+            'rows = joined(subjects.questions, proofs, _PROVEN.names, "left_semi")',
+            "rows = subjects.questions",
         ),
     ),
     *of(
@@ -364,8 +364,8 @@ EXPIRED = (
         f"{_SHOWN}/test_compaction.py::test_t51_what_the_next_commit_brings_back_is_neither_expired_nor_swept",
         (
             "nothing waits for what is staged and may be compacted",
-            "return sizes.unionByName(_staged(entries)).distinct()",
-            "return sizes.distinct()",
+            "return distinct(both(selected(sizes, _SIZE), _staged(entries)))",
+            "return distinct(selected(sizes, _SIZE))",
         ),
     ),
     *of(

@@ -65,7 +65,7 @@ class Walk:
 
 
 def told_unknown(commit_ids: Iterable[str]) -> Json:
-    """The result of a walk that lacks commits: their ids, or as many of them as are too many."""
+    """The result of a walk that lacks commits: their ids; of more than MOST_FETCHED, one more than that."""
     return {"unknown": sorted(commit_ids)[: MOST_FETCHED + 1]}
 
 

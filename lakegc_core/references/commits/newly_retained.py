@@ -1,4 +1,4 @@
-"""Finds the commits that count since refs have changed, on the graph of an earlier dump.
+"""Finds the commits that came to count because refs changed, on the graph of an earlier dump.
 
 A new ref brings back more than the commit at which it points: the rules and holds of its name reach to older commits.
 A ref that goes may bring commits back, too: those of a deleted branch fall under the default rule, which may be longer.

@@ -105,9 +105,11 @@ class _RulesAndDump:
 
     @classmethod
     def ask(cls, spark: SparkSession, context: MarkContext) -> _RulesAndDump:
-        """Ask lakeFS, and remember its rules. The dump comes before lakeFS's own list: where any commit names a main
-        parent that it does not know, it dies (1.84) when it is asked for this list, and so is not asked. The list is
-        only united with what lakegc's own rule retains. Commits that it has and the dump lacks are fetched one by one.
+        """Ask lakeFS, and remember its rules.
+
+        The dump comes first: lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
+        that it does not know, so it is not asked then. The list is only united with what lakegc's own rule retains.
+        Commits that the list has and the dump lacks are fetched one by one.
         """
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
@@ -277,7 +279,7 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
 
 def _fetch_line(context: MarkContext, commit_id: str, depth: int, walk: Walk) -> None:
     """Ask for a commit and its main ancestors, so many in all, up to one that was fetched already, or that lakeFS does
-    not know. LakeFSError if it was known before that lakeFS does not know it: not only a parent is missing."""
+    not know. LakeFSError if the walk already misses the commit: a ref needs it, and not only a child of it."""
     for _ in range(depth):
         if commit_id in walk.extra:
             return

@@ -67,8 +67,8 @@ def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, i
 
 
 def _read(context: MarkContext, now: float) -> list[RulesRecord]:
-    """The records in the order in which they were made. A copy of the workspace may give the store's dates another
-    order, so that the collector's counts, unless it is to come."""
+    """The records in the order in which they were made: by the collector's dates, because a copy of the workspace may
+    give the store's another order. One that lies in the future counts by the store's."""
     store = connect(context.workspace)
     found: list[tuple[float, RulesRecord]] = []
     for level in store.list_level(f"{context.home}/{FOLDER}/"):

@@ -1,4 +1,5 @@
-"""The rows by which a range protects addresses: one for each reading of each entry's address."""
+"""The rows by which a range protects addresses: one for each reading of each entry's address. A reading is one way in
+which lakeFS, a client or a store may understand it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ENTRIES_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
         pa.field("address", pa.string(), nullable=False),  # relative to the namespace
-        pa.field("exact", pa.bool_(), nullable=False),  # False: need not exist, such as a second reading
+        pa.field("exact", pa.bool_(), nullable=False),  # True: the likely reading, whose object must exist
         pa.field("size", pa.int64(), nullable=False),  # bytes
         pa.field("e_tag", pa.string(), nullable=False),
     ]

@@ -26,8 +26,7 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, UNREAD, Ignored, read_in
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import ELSEWHERE as BY_TASKS
-from lakegc_core.tables.gather import Feed, partitions_for, rows_in
+from lakegc_core.tables.gather import BY_TASKS, Feed, partitions_for, rows_in
 from lakegc_core.tables.hashing import MODULUS, hash_strings, sum_of
 from lakegc_core.tables.parts import part_results, parts_of
 
@@ -324,8 +323,8 @@ def check_references(facts: ReadFacts) -> None:
 
 
 def holding_metaranges(metaranges: int) -> int:
-    """`holding` (see `gather`) of rows that name so many metaranges to be read: this process reads a few. One of a
-    billion objects has some megabytes."""
+    """`holding` (see `gather`) of rows that name so many metaranges to be read: this process reads a few. That of a
+    repository with a billion objects has some megabytes."""
     return 0 if metaranges <= _FEW_METARANGES else BY_TASKS
 
 

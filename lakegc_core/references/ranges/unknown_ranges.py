@@ -43,8 +43,7 @@ from lakegc_core.references.ranges.range_files import (
 )
 from lakegc_core.spark.session import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import ELSEWHERE as BY_TASKS
-from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import BY_TASKS, HASH, KIND, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 

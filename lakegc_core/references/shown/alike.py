@@ -16,24 +16,24 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX_SCHEMA
 from lakegc_core.references.shown.classes import EVERY, SIZED, SIZES, of_candidates, of_waited, ranked_classes
-from lakegc_core.references.shown.heads import BranchHeads
+from lakegc_core.references.shown.heads import LAYER, BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Mapped, both
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.key_scan import Wanted
+from lakegc_core.tables.relations import distinct, joined, same, selected
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CLAIMS = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("address", "size", "e_tag")])
 """The claims of an entry about its object, for each reading of its address."""
 _OF_RANGE = pa.schema([ENTRIES_SCHEMA.field(name) for name in ("range_id", "size")])
-_LAYER = pa.field("layer", pa.string(), nullable=False)
 _ROWS_TOGETHER = 250_000  # in memory at once, to find what they repeat
-_HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), _LAYER])
+_HITS = pa.schema([INDEX_SCHEMA.field("range_id"), INDEX_SCHEMA.field("size"), LAYER])
 
 
 @dataclass(frozen=True)
@@ -62,24 +62,22 @@ class AlikeEntries:
         them, because a branch may hide a candidate behind either."""
         return self._hits("hits", self.heads.index, classes.keys("size", by=_by_size), self.heads.outside)
 
-    def alike_ranges(self, classes: Dataset, hits: Dataset) -> DataFrame:
+    def alike_ranges(self, classes: Dataset, hits: Dataset) -> Mapped:
         """The retained ranges with entries that are alike to a candidate: ALIKE. `hits`: see `find_hits`."""
-        ranks = classes.frame(self.spark, "size", "rank")
-        found = self._counted(hits).join(many(ranks), "size").select(*ALIKE.names)
-        return found.unionByName(self._misstated()) if self.heads.misstated.rows else found
+        ranks = classes.mapped(self.spark, "size", "rank", here=True)
+        found = selected(joined(self._counted(hits), ranks, ["size"]), ALIKE)
+        return both(found, self._misstated()) if self.heads.misstated.rows else found
 
-    def _misstated(self) -> DataFrame:
+    def _misstated(self) -> Mapped:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
-        from pyspark.sql import functions as F
-
         found = self._hits("misstated-hits", self.heads.index, self.heads.misstated.keys(), None, "hash")
-        return self._counted(found).withColumn("rank", F.lit(EVERY)).select(*ALIKE.names)
+        return selected(self._counted(found), ALIKE, rank=partial(same, EVERY))
 
     def _hits(self, name: str, index: Dataset, wanted: Wanted, outside: Dataset | None, *more: str) -> Dataset:
         """The wanted entries, as _HITS. `more`: further columns of the index that `wanted` computes its keys from."""
         schema = pa.schema([*_HITS, *(INDEX_SCHEMA.field(column) for column in more)])
         sources = (*index.sources, *(outside.sources if outside else ()))
-        columns = [column for column in schema.names if column != _LAYER.name]
+        columns = [column for column in schema.names if column != LAYER.name]
         feeds = [
             feed
             for source in sources
@@ -90,30 +88,32 @@ class AlikeEntries:
         found = scan(self.spark, feeds, schema, wanted).then(_HITS, partial(_distinct, _HITS))
         return self.out.put(name, found, _HITS)
 
-    def _counted(self, hits: Dataset) -> DataFrame:
-        """The hits in ranges that count: range_id, count, size and layer."""
-        return hits.frame(self.spark).distinct().join(many(self.heads.counted(self.spark)), ["range_id", "layer"])
+    def _counted(self, hits: Dataset) -> Mapped:
+        """The hits in ranges that count: range_id, size, layer and count."""
+        rows = distinct(hits.mapped(self.spark, here=True))
+        return joined(rows, self.heads.counted(self.spark), ["range_id", "layer"])
 
     def claims(self, alike: Dataset) -> Mapped:
         """The claims of entries that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
         found = self._entries(alike.keys(*_OF_RANGE.names, by=_by_range_and_size))
         return found.then(CLAIMS, partial(_distinct, CLAIMS))
 
-    def ranges_with_claims(self, claims: Dataset) -> DataFrame:
+    def ranges_with_claims(self, claims: Dataset) -> Mapped:
         """The ranges with entries that make one of these claims (CLAIMS), and perhaps a few others: range_id, size,
         e_tag."""
         found = self._entries(claims.keys(*CLAIMS.names, by=_by_claim))
-        return found.as_frame().select("range_id", "size", "e_tag").distinct()
+        return distinct(found, "range_id", "size", "e_tag")
 
     def _entries(self, wanted: Wanted) -> Mapped:
         schema = pa.schema([_OF_RANGE.field("range_id"), *CLAIMS])
-        return scan(self.spark, self.heads.entries.feeds(*schema.names, repeated=("range_id",)), schema, wanted)
+        feeds = self.heads.entries.feeds(*schema.names, repeated=("range_id",))
+        return scan(self.spark, feeds, schema, wanted, here=True)
 
-    def ranges_elsewhere(self, alike: Dataset) -> DataFrame:
+    def ranges_elsewhere(self, alike: Dataset) -> Mapped:
         """The ranges and sizes (range_id, size) with entries whose objects may lie in other namespaces."""
         feeds = self.heads.outside.feeds(*_OF_RANGE.names, repeated=("range_id",))
         wanted = alike.keys(*_OF_RANGE.names, by=_by_range_and_size)
-        return scan(self.spark, feeds, _OF_RANGE, wanted).as_frame().distinct()
+        return distinct(scan(self.spark, feeds, _OF_RANGE, wanted, here=True))
 
 
 def _by_size(rows: pa.RecordBatch) -> np.ndarray:

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,17 +20,16 @@ import pyarrow.compute as pc
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.classes import PLANNED
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Mapped, both
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import spark_width
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from lakegc_core.tables.relations import distinct, joined, selected
 
 STAGED_SIZES = "staged-sizes"
 _SIZE = pa.schema([PLANNED.field("size")])
 _FOLDER = "regexp_extract(address, '^(.*/)?', 0)"
 _THREADS = 16  # listings side by side in one task
+_NEW_HERE = 100  # objects that this process looks for
 _FEW = 20  # up to so many objects of a folder are listed one by one: a whole slice takes up to 50 pages
 
 
@@ -40,27 +38,28 @@ def may_compact(context: MarkContext) -> bool:
     return context.settings.server.compaction == "assume" and context.client.config().may_compact
 
 
-def sizes_alike(entries: AlikeEntries, shown: DataFrame) -> DataFrame:
+def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
     """The sizes (column `size`) of candidates that may lie unseen: the sizes of staged objects.
 
     `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
     """
-    candidates = entries.candidates.frame(entries.spark, "address", "size")
-    sizes = candidates.join(many(shown), "address", "left_semi").select("size")
-    return sizes.unionByName(_staged(entries)).distinct()
+    candidates = entries.candidates.mapped(entries.spark, "address", "size", here=True)
+    sizes = joined(candidates, shown, ["address"], "left_semi")
+    return distinct(both(selected(sizes, _SIZE), _staged(entries)))
 
 
-def _staged(entries: AlikeEntries) -> DataFrame:
+def _staged(entries: AlikeEntries) -> Mapped:
     """Sizes of the objects that the dump names. Those that the mark did not list are looked for in the store."""
     from pyspark.sql import functions as F
 
     spark, heads = entries.spark, entries.heads
-    dumped, listed = heads.staged.frame(spark, "address").distinct(), heads.listed_staged(spark)
-    known = listed.join(many(dumped), "address", "left_semi").select("size").distinct()
-    new = dumped.join(many(listed.select("address")), "address", "left_anti")
-    new = new.repartition(spark_width(spark), F.expr(_FOLDER))
-    made = Mapped(new, _SIZE, _Sizes(entries.context.data).sizes)
-    return known.unionByName(entries.out.put(STAGED_SIZES, made, _SIZE).frame(spark))
+    dumped, listed = distinct(heads.staged.mapped(spark, "address", here=True)), heads.listed_staged(spark)
+    known = distinct(joined(listed, dumped, ["address"], "left_semi"), "size")
+    new = joined(dumped, listed, ["address"], "left_anti")
+    if not new.few(_NEW_HERE):
+        new = Mapped(new.as_frame().repartition(spark_width(spark), F.expr(_FOLDER)), new.schema)
+    made = new.then(_SIZE, _Sizes(entries.context.data).sizes)
+    return both(known, entries.out.put(STAGED_SIZES, made, _SIZE).mapped(spark, here=True))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,17 +32,21 @@ from lakegc_core.references.ranges.range_files import (
     RANGES_SCHEMA,
 )
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.session import Mapped, both
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
+from lakegc_core.tables.relations import distinct, same, selected
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 BRANCHES = pa.schema([REFS_SCHEMA.field("name"), COMMITS_SCHEMA.field("metarange_id")])
+_LYING = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "size")])
+LAYER = pa.field("layer", pa.string(), nullable=False)
 _NAMED = pa.schema([HASH, COMMITS_SCHEMA.field("commit_id"), *(field.with_nullable(True) for field in BRANCHES)])
 
+COUNTED = pa.schema([*(RANGES_SCHEMA.field(name) for name in ("range_id", "count")), LAYER])
 LOOK = "look"
 """The layer of datasets that a look read itself."""
 
@@ -85,20 +91,19 @@ class BranchHeads:
         feeds += self.commits.feeds("commit_id", "metarange_id", make=_of_commits)
         return gather(spark, feeds, _NAMED, _named, BRANCHES, partitions_for(rows_in(feeds)))
 
-    def counted(self, spark: SparkSession) -> DataFrame:
-        """The ranges that count: range_id, count, and the layer that read it."""
-        from pyspark.sql import functions as F
-
-        of_mark = self.ranges.frame(spark, "range_id", "count", "read_in").withColumnRenamed("read_in", "layer")
+    def counted(self, spark: SparkSession) -> Mapped:
+        """The ranges that count, and the layer that read each: COUNTED."""
+        of_mark = self.ranges.mapped(spark, "range_id", "count", "read_in", here=True)
+        found = selected(of_mark, COUNTED, layer=itemgetter("read_in"))
         if not self.new_ranges.rows:
-            return of_mark
-        new = self.new_ranges.frame(spark, "range_id", "count").distinct()
-        return of_mark.unionByName(new.withColumn("layer", F.lit(LOOK)))
+            return found
+        new = distinct(self.new_ranges.mapped(spark, "range_id", "count", here=True))
+        return both(found, selected(new, COUNTED, layer=partial(same, LOOK)))
 
-    def listed_staged(self, spark: SparkSession) -> DataFrame:
+    def listed_staged(self, spark: SparkSession) -> Mapped:
         """Objects that the mark listed, that are staged, and that no commit refers to: address, size."""
-        rows = self.kept.frame(spark, "address", "size", "reason")
-        return rows.where(rows["reason"] == str(Reason.STAGED)).select("address", "size")
+        rows = self.kept.mapped(spark, "address", "size", "reason", here=True)
+        return selected(rows, _LYING, lambda rows: pc.equal(rows["reason"], str(Reason.STAGED)))
 
 
 def _of_branches(rows: pa.RecordBatch) -> Mapping[str, Any]:

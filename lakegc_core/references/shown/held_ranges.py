@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +16,16 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
 from lakegc_core.references.shown.asking import INTERVALS
 from lakegc_core.references.shown.heads import BRANCHES, BranchHeads
-from lakegc_core.spark.session import Mapped, many
+from lakegc_core.spark.session import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.parts import spark_width
+from lakegc_core.tables.relations import distinct, joined, selected
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 HEAD_RANGES_SCHEMA = pa.schema(
     [
@@ -55,18 +57,17 @@ class HeldRanges:
         """The number of pages that list all of them whole, on all branches, at most."""
         return self.ranges.sum("pages")
 
-    def branch_counts(self) -> DataFrame:
-        """The number of branches of each range (range_id, branches), for a join."""
-        return many(self.ranges.frame(self.spark, "range_id", "branches"), self.ranges.rows)
+    def branch_counts(self) -> Mapped:
+        """The number of branches of each range: range_id, branches."""
+        return self.ranges.mapped(self.spark, "range_id", "branches", here=True)
 
-    def on_branches(self, places: DataFrame) -> DataFrame:
+    def on_branches(self, places: Mapped) -> Mapped:
         """INTERVALS: each place (PLACES) on every branch whose head contains its range."""
-        held = self.held.frame(self.spark, "metarange_id", "range_id")
-        rows = places.join(many(held), "range_id")
-        rows = rows.join(many(self.branches.frame(self.spark)), "metarange_id").drop("metarange_id").distinct()
-        return rows.withColumnRenamed("name", "branch").select(*INTERVALS.names)
+        held = self.held.mapped(self.spark, "metarange_id", "range_id", here=True)
+        rows = joined(joined(places, held, ["range_id"]), self.branches.mapped(self.spark, here=True), ["metarange_id"])
+        return distinct(selected(rows, INTERVALS, branch=itemgetter("name")))
 
-    def whole_branches(self) -> DataFrame:
+    def whole_branches(self) -> Mapped:
         """INTERVALS: every branch from its beginning to its end, cut where a range of its head begins. Something may be
         staged where no range is."""
         from pyspark.sql import Window
@@ -76,12 +77,13 @@ class HeldRanges:
         rows = self.branches.frame(self.spark).distinct().join(held, "metarange_id", "left")
         place = Window.partitionBy("name").orderBy("min_key")
         first = F.when(F.row_number().over(place) == 1, F.lit(b"")).otherwise(F.col("min_key"))
-        return rows.select(
+        rows = rows.select(
             F.col("name").alias("branch"),
             first.alias("first"),
             F.lead("min_key").over(place).alias("last"),
             F.coalesce("count", F.lit(0)).alias("reach"),
         )
+        return Mapped(rows, INTERVALS)
 
 
 def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeldRanges:

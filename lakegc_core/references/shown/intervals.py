@@ -6,7 +6,7 @@ paths, and few paths become few intervals, each about a page of lakeFS's listing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,11 @@ class RangePaths:
             found = np.minimum(found, ranks)
         result: np.ndarray = np.where(found == _NONE, -1, found)
         return result
+
+
+def of_ranks(ranks: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
+    """True for the rows of these ranks (CLASS)."""
+    return pc.is_in(rows["rank"], pa.array(ranks, CLASS.type))
 
 
 def _keys(rows: pa.Table, which: int) -> pa.Array:

@@ -34,7 +34,8 @@ _FAILURES = 20  # HEADs that fail in one task before it makes no more
 @dataclass(frozen=True)
 class Known:
     """Proofs of earlier marks (`proofs`, PROOFS_SCHEMA). `heads`: how many more HEADs may be made, `prices`: what they
-    cost. `is_mark`: a mark checks what is remembered by its listing, and puts it down anew."""
+    cost. `is_mark`: a mark keeps only proofs of objects that its listing shows unchanged, and puts them down
+    anew."""
 
     proofs: Dataset
     heads: int
@@ -45,8 +46,8 @@ class Known:
 def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
     """Find the proofs of the newest mark that proved anything, whatever became of those since.
 
-    `seconds`: what a mark took so far; None for a look. A look has no limit of time, nor has the first mark that has to
-    prove anything: nothing is remembered of a look, so that waiting would not help it.
+    `seconds`: what a mark took so far; None for a look. A look has no limit of time: its proofs are not kept, so it
+    gains nothing by stopping early. Nor has the first mark that has to prove anything.
     """
     mark = Shelf.of(context).newest_complete(partial(_has_proofs, context))
     most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None

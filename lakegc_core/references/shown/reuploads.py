@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,25 +35,29 @@ from lakegc_core.references.shown.classes import EVERY, SIZES, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
-from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, PLACES, RangePaths
+from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, CLASS, PLACES, RangePaths, of_ranks
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
-from lakegc_core.spark.session import Mapped, collected, many, run_on_rows, run_tasks
+from lakegc_core.references.shown.subjects import Subjects
+from lakegc_core.spark.session import Mapped, both, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.parts import parts_of, spark_width
+from lakegc_core.tables.relations import distinct, joined, ordered, same, selected, summed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 WAITING = "waiting"
 _SHOWN = pa.schema([HASH, *SHOWN_SCHEMA])
+_COSTS = pa.schema([CLASS, pa.field("pages", pa.int64(), nullable=False)])
 _VERDICTS = pa.schema([*SHOWN_SCHEMA, pa.field("verdict", pa.string())])
 _OF_HEADS = "alike-of-heads"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is cut where ranges of its head begin, and asked side by side
 _LAST = 2**31 - 1  # above every rank
-_ROUNDS = 8  # classes that no budget suffices for are left out so often, to let others have their turn
+_RANGES_HERE, _INTERVALS_HERE = 8, 64  # which this process reads, and asks for
+_ROUNDS = 8  # of leaving out classes that no budget suffices for, at most: others have their turn
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,8 @@ class _Search:
         held = self._held
         if is_small or held.pages <= whole:
             return self._asked(held.whole_branches(), None)
-        alike = self.entries.alike_ranges(self._classes, hits).join(held.branch_counts(), "range_id")
-        of_heads = self.entries.out.put(_OF_HEADS, alike.select(*ALIKE.names), ALIKE)
+        alike = joined(self.entries.alike_ranges(self._classes, hits), held.branch_counts(), ["range_id"])
+        of_heads = self.entries.out.put(_OF_HEADS, selected(alike, ALIKE), ALIKE)
         return self._within_budget(of_heads) if of_heads.rows else None
 
     @cached_property
@@ -155,49 +159,48 @@ class _Search:
 
     # --- where to ask ---
 
-    def _places(self, rows: DataFrame, number: int) -> DataFrame:
+    def _read(self, rows: Dataset, *columns: str) -> Mapped:
+        return rows.mapped(self.spark, *columns, here=True)
+
+    def _places(self, rows: Mapped, number: int) -> Mapped:
         """PLACES of the alike entries of heads (CHOSEN)."""
-        width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
         work = RangePaths(self.context.metadata, self.context.namespace)
-        made = Mapped(rows.select(*CHOSEN.names).repartition(width, "range_id"), PLACES, work.places)
-        return self.entries.out.put(f"places-{number}", made, PLACES).frame(self.spark)
+        if not distinct(rows, "range_id").few(_RANGES_HERE):
+            width = self.context.settings.scale.range_num_partitions or 4 * spark_width(self.spark)
+            rows = Mapped(rows.as_frame().repartition(width, "range_id"), CHOSEN)
+        return self._read(self.entries.out.put(f"places-{number}", rows.then(PLACES, work.places), PLACES))
 
-    def _chosen(self, alike: DataFrame, proven: Proven | None) -> DataFrame:
+    def _chosen(self, alike: Mapped, proven: Proven | None) -> Mapped:
         """CHOSEN: of what is alike by its size alone, the entries that are not proven to be different."""
-        from pyspark.sql import functions as F
-
-        rows = alike.withColumn("which", F.lit(ALL).cast("tinyint")).withColumn("e_tag", F.lit(None).cast("string"))
+        rows = selected(alike, CHOSEN, which=partial(same, ALL), e_tag=partial(same, None))
         if proven is None:
             return rows
-        left = proven.left.frame(self.spark)
-        return rows.where(rows["rank"] == EVERY).unionByName(left) if self.heads.misstated.rows else left
+        left = self._read(proven.left)
+        return both(selected(rows, CHOSEN, partial(of_ranks, [EVERY])), left) if self.heads.misstated.rows else left
 
     def _proven(self, alike: Dataset) -> Proven | None:
         if self.known is None or not connect(self.context.data).proves:
             return None
-        ranges = alike.frame(self.spark, "range_id", "rank", "count").distinct()  # each whole
+        ranges = distinct(self._read(alike, "range_id", "rank", "count"))  # each whole
         pages = self._pages(ranges, "count")
         if sum(pages.values()) <= PAGES_BEFORE_HEADS:
             return None
-        return Proofs(self.entries, self.known(), alike, pages, self._budget).prove()
+        return Proofs(Subjects(self.entries, self.known(), alike), pages, self._budget).prove()
 
-    def _pages(self, places: DataFrame, entries: str) -> dict[int, int]:
+    def _pages(self, places: Mapped, entries: str) -> dict[int, int]:
         """The number of requests that the places take on all branches, at most, by rank. `entries`: the column of how
         many entries each place has."""
-        from pyspark.sql import functions as F
-
-        cost = F.sum(F.ceil(F.col(entries) / PAGE) * F.col("branches"))
-        counted = places.join(self._held.branch_counts(), "range_id").groupBy("rank").agg(cost.alias("pages"))
-        return {row["rank"]: int(row["pages"]) for row in collected(counted)}
+        rows = joined(places, self._held.branch_counts(), ["range_id"])
+        return summed(selected(rows, _COSTS, pages=partial(_cost, entries)), "pages", "rank")
 
     def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
         proven = self._proven(of_heads)
-        rows = self._chosen(of_heads.frame(self.spark), proven)
+        rows = self._chosen(self._read(of_heads), proven)
         without = list(proven.pending) if proven else []
         rounds = 0
         while True:
-            places = self._places(rows.where(~rows["rank"].isin(without)) if without else rows, rounds)
+            places = self._places(selected(rows, CHOSEN, partial(_not_of_ranks, tuple(without))), rounds)
             pages = self._pages(places, "reach")
             ranks = sorted(pages)
             spent = np.cumsum([pages[rank] for rank in ranks])
@@ -215,17 +218,17 @@ class _Search:
         last = ranks[affordable - 1] if affordable else -1
         if affordable == len(ranks):
             last = _LAST  # all that is not left out is asked for
-        # A class of a rank up to this one has none but chosen places; of the others some are not asked for.
-        waiting = self._waiting(rows.select("size").distinct(), last, without)
-        return _with(self._asked(self._held.on_branches(places.where(places["rank"] <= last)), waiting), proven)
+        # All places of classes up to this rank are asked for; of higher classes, some are not.
+        waiting = self._waiting(distinct(rows, "size"), last, without)
+        affordable_places = selected(places, PLACES, partial(_up_to, last))
+        return _with(self._asked(self._held.on_branches(affordable_places), waiting), proven)
 
-    def _waiting(self, sizes: DataFrame, last: int, without: Sequence[int]) -> DataFrame:
-        """The classes above this rank or `without` of which heads hold alike entries (of these `sizes`): SIZES."""
-        rows = self._classes.frame(self.spark)
-        rows = rows.where((rows["rank"] > last) | rows["rank"].isin(list(without)))
+    def _waiting(self, sizes: Mapped, last: int, left_out: Sequence[int]) -> Mapped:
+        """The classes above rank `last` or in `left_out`, if heads hold alike entries (of these `sizes`): SIZES."""
+        rows = selected(self._read(self._classes), SIZES, partial(_waits, last, left_out))
         if last >= EVERY or not self.heads.misstated.rows:
-            rows = rows.join(many(sizes), "size", "left_semi")
-        return rows.select(*SIZES.names)
+            rows = joined(rows, sizes, ["size"], "left_semi")
+        return rows
 
     # --- asking ---
 
@@ -239,12 +242,14 @@ class _Search:
         results = run_tasks(self.spark, shares, self._asking(width).ask)
         return self._answered(results, None, time.monotonic() - started)
 
-    def _asked(self, intervals: DataFrame, waiting: DataFrame | None) -> Reuploads:
-        width = min(spark_width(self.spark), self._at_once)
-        rows = intervals.repartitionByRange(width, "branch", "first").sortWithinPartitions("branch", "first")
+    def _asked(self, intervals: Mapped, waiting: Mapped | None) -> Reuploads:
+        """Ask for INTERVALS; for few of them in this process."""
+        is_little = intervals.few(_INTERVALS_HERE)
+        width = 1 if is_little else min(spark_width(self.spark), self._at_once)
+        rows = intervals if is_little else Mapped(intervals.as_frame(), INTERVALS)
         work = self._asking(width)
         started = time.monotonic()
-        results = run_on_rows(rows.select(*INTERVALS.names), work.ask_rows)
+        results = run_on_rows(ordered(rows, "branch", "first", width=width), work.ask_rows)
         return self._answered(results, waiting, time.monotonic() - started)
 
     @property
@@ -262,10 +267,8 @@ class _Search:
             threads=max(1, self._at_once // tasks),
         )
 
-    def _answered(self, results: Sequence[Json], unasked: DataFrame | None, seconds: float = 0.0) -> Reuploads:
+    def _answered(self, results: Sequence[Json], unasked: Mapped | None, seconds: float = 0.0) -> Reuploads:
         """Sum up the answers, which took so many `seconds`. `unasked`: classes that were not asked for (SIZES)."""
-        from pyspark.sql import functions as F
-
         asked_at = clock.now().timestamp()
         parts = parts_of(results, [SHOWN])[SHOWN]
         found = self.entries.out.dataset(SHOWN, parts, SHOWN_SCHEMA)
@@ -273,22 +276,36 @@ class _Search:
         verdicts = gather(self.spark, feeds, _SHOWN, _rescued, _VERDICTS, partitions_for(rows_in(feeds)))
         waiting = self._put_waiting(unasked, verdicts)
         if waiting.rows:
-            sizes = many(waiting.frame(self.spark, "size"))
-            left = self.entries.candidates.frame(self.spark, "address", "size").join(sizes, "size", "left_semi")
-            left = left.select("address").withColumn("verdict", F.lit(Outcome.UNCONFIRMED))
-            rows = verdicts.as_frame().unionByName(left).groupBy("address")
-            verdicts = Mapped(rows.agg(F.min("verdict").alias("verdict")), _VERDICTS)  # "rescued" is the lesser
+            candidates = self._read(self.entries.candidates, "address", "size")
+            left = joined(candidates, self._read(waiting, "size"), ["size"], "left_semi")
+            left = joined(left, verdicts, ["address"], "left_anti")
+            verdicts = both(verdicts, selected(left, _VERDICTS, verdict=partial(same, Outcome.UNCONFIRMED.value)))
         pages = sum(each.get("pages", 0) for each in results)
         return Reuploads(verdicts, found, asked_at, pages, seconds, waiting)
 
-    def _put_waiting(self, unasked: DataFrame | None, shown: Mapped) -> Dataset:
+    def _put_waiting(self, unasked: Mapped | None, shown: Mapped) -> Dataset:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
         if self.is_compacted:
-            classes = self._classes.frame(self.spark)
-            alike = many(sizes_alike(self.entries, shown.as_frame().select("address")))
-            unseen = classes.join(alike, "size", "left_semi").select(*SIZES.names)
-            unasked = unseen if unasked is None else unasked.unionByName(unseen).distinct()
+            unseen = joined(self._read(self._classes), sizes_alike(self.entries, shown), ["size"], "left_semi")
+            unasked = unseen if unasked is None else distinct(both(unasked, unseen))
         return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, sum_classes)
+
+
+def _not_of_ranks(ranks: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
+    return pc.invert(of_ranks(ranks, rows))
+
+
+def _up_to(last: int, rows: pa.RecordBatch) -> pa.Array:
+    return pc.less_equal(rows["rank"], last)
+
+
+def _waits(last: int, left_out: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
+    return pc.or_(pc.greater(rows["rank"], last), of_ranks(left_out, rows))
+
+
+def _cost(entries: str, rows: pa.RecordBatch) -> pa.Array:
+    counts, branches = (rows[name].to_numpy() for name in (entries, "branches"))
+    return pa.array(-(-counts // PAGE) * branches)
 
 
 def _rescued(shown: pa.Table) -> Iterator[pa.Table]:

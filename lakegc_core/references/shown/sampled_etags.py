@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_etags(context: MarkContext, objects: DataFrame) -> None:
-    """Refuse the mark (RefusedError) if an ETag of the sample is no MD5, or if HEAD shows no object of it.
+    """Refuse the mark (RefusedError) if an ETag of the sample is no MD5, or if HEAD shows none of the sampled objects.
 
     `objects`: address, size (bytes) and etag, as they are listed. Makes at most ETAGS_ASKED HEADs, and none where
     lakegc.yaml promises nothing.

@@ -20,8 +20,8 @@ from lakegc_core.judging.address_rows import (
     DROPPED_SINCE,
     FREED,
     GONE_SINCE,
-    HELD,
-    HELD_BEFORE,
+    IN_RANGE,
+    IN_RANGE_BEFORE,
     MISSED,
     NEW,
     ROWS,
@@ -45,7 +45,7 @@ class Row:
     range_id: str
 
     def table(self) -> dict[str, object]:
-        is_held = self.kind in (HELD, HELD_BEFORE)
+        is_held = self.kind in (IN_RANGE, IN_RANGE_BEFORE)
         return {
             "kind": self.kind,
             "hash": self.hash,
@@ -58,7 +58,12 @@ class Row:
 
 rows = st.lists(
     st.builds(
-        Row, st.integers(BEFORE, HELD_BEFORE), st.integers(-3, 3), st.booleans(), st.booleans(), st.sampled_from("abc")
+        Row,
+        st.integers(BEFORE, IN_RANGE_BEFORE),
+        st.integers(-3, 3),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from("abc"),
     ),
     max_size=25,
 )
@@ -69,7 +74,7 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
     for number in {row.hash for row in every}:
         own = [row for row in every if row.hash == number]
         kinds = {row.kind for row in own}
-        ranges = sorted(row.range_id for row in own if row.kind in (HELD, HELD_BEFORE))
+        ranges = sorted(row.range_id for row in own if row.kind in (IN_RANGE, IN_RANGE_BEFORE))
         rest = (ranges[0] if ranges else None, bool(ranges) or STAGED in kinds)
         lies = ANEW in kinds or (BEFORE in kinds and GONE_SINCE not in kinds)
         if (lies or CANARY in kinds) and not ranges:
@@ -77,7 +82,7 @@ def told(every: list[Row]) -> Iterator[tuple[str, int, str | None, bool]]:
         if not lies and not ranges and DROPPED_SINCE in kinds and GONE_SINCE not in kinds:
             yield (FREED, number, *rest)
         asking = [row for row in own if row.kind in (NEW, STAGED, MISSED) and row.asks]
-        was_there = kinds & {HELD_BEFORE, DROPPED_SINCE}
+        was_there = kinds & {IN_RANGE_BEFORE, DROPPED_SINCE}
         if not lies and GONE_SINCE in kinds and (asking or ranges):
             yield (SWEPT, number, *rest)
         elif not lies and any(not (was_there and row.carried and row.kind != MISSED) for row in asking):
@@ -118,12 +123,12 @@ def test_of_an_index_count_the_sought_hashes_in_ranges_that_are_retained_and_wer
             f"{folder}/sought", pa.schema([("hash", pa.int64())]), [(each,) for each in sorted(sought)]
         )
         those = (retained.keys("range_id", "read_in", by=by_reading), addresses.keys("hash"))
-        make = partial(index_rows, HELD_BEFORE, "m1", *those)
+        make = partial(index_rows, IN_RANGE_BEFORE, "m1", *those)
         ids = pa.array([each for each, _ in index], pa.string())
         rows = pa.table({"range_id": ids.dictionary_encode() if repeated else ids, "hash": [each for _, each in index]})
         rows = rows.cast(pa.schema([("range_id", rows.schema.field("range_id").type), ("hash", pa.int64())]))
         found = make(rows.combine_chunks().to_batches()[0]) if index else {"hash": pa.array([]), "range_id": []}
-    assert found.get("kind", HELD_BEFORE) == HELD_BEFORE
+    assert found.get("kind", IN_RANGE_BEFORE) == IN_RANGE_BEFORE
     counted = [(range_id, key) for range_id, key in index if f"{range_id}@m1" in held and key in sought]
     pairs = list(zip(pa.array(found["range_id"]).to_pylist(), pa.array(found["hash"]).to_pylist(), strict=True))
     assert {key for _, key in pairs} == {key for _, key in counted}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakegc_core.names import Json
@@ -96,9 +97,11 @@ def test_without_a_warm_process_that_may_fork_a_daemon_is_sparks_own(tmp_path: P
 def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
     def task(item: int) -> Iterator[Json]:
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
-        yield {"parent": parent, "imported": [name for name in preload._NEEDED if name in sys.modules]}
+        imported = [name for name in preload._NEEDED if name in sys.modules]
+        yield {"parent": parent, "imported": imported, "memory": pa.default_memory_pool().backend_name}
 
     (found,) = run_tasks(spark, [1], task)
+    assert found["memory"] == "system", "what is freed goes back"
     assert preload.__name__ in found["parent"]
     assert found["imported"] == list(preload._NEEDED)
 
@@ -107,3 +110,17 @@ def test_a_worker_finds_imported_what_it_needs(spark: SparkSession) -> None:
 def test_what_is_imported_starts_no_threads_and_with_any_it_does_not_fork(threads: str, may_fork: str) -> None:
     command = [sys.executable, "-c", _TRY, threads]
     assert subprocess.run(command, capture_output=True, text=True, timeout=STARTS).stdout.split() == [may_fork]
+
+
+@pytest.mark.parametrize(("said", "taken"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_a_command_gives_memory_back_unless_the_environment_says_otherwise(said: str | None, taken: str) -> None:
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print(sys.modules['pyarrow'].default_memory_pool().backend_name))\n"
+        "from lakegc_core.cli import command\n"
+        "sys.exit(command(['mark', 'nowhere']))"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "ARROW_DEFAULT_MEMORY_POOL"}
+    environment |= {"ARROW_DEFAULT_MEMORY_POOL": said} if said else {}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == [taken], done.stderr

@@ -18,7 +18,7 @@ from lakegc_core.spark.session import Few
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import DatasetFolder
-from lakegc_core.tables.gather import ELSEWHERE, HASH, KIND, Feed, gather, once, only, rows_of_feeds
+from lakegc_core.tables.gather import BY_TASKS, HASH, KIND, Feed, gather, once, only, rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.parts import PartWriter
@@ -150,7 +150,7 @@ def test_no_job_of_spark_begins_for_few_rows(tmp_path: Path, tell: Decide) -> No
     assert told == {("a", "0"), ("b", "01")}
 
 
-@pytest.mark.parametrize("holding", [0, ELSEWHERE])
+@pytest.mark.parametrize("holding", [0, BY_TASKS])
 def test_what_holds_much_or_reads_files_is_left_to_tasks_however_few_rows_there_are(
     spark: SparkSession, tmp_path: Path, tell: Decide, holding: int
 ) -> None:

@@ -95,9 +95,9 @@ def test_what_is_staged_is_what_the_dump_names_and_its_sizes_are_those_that_the_
     kept = dataset(context, context.mark.stage_folder(STAGES[4], KEPT), FOUND, rows)
     found = heads_of_mark(context, kept=kept)
     assert [row["address"] for row in found.staged.frame(quick).collect()] == ["data/a"]
-    assert [tuple(row) for row in found.listed_staged(quick).collect()] == [("data/a", 1)]
+    assert [tuple(row) for row in found.listed_staged(quick).as_frame().collect()] == [("data/a", 1)]
     finish(context, STAGES[4], {KEPT: (FOUND, rows), MISSTATED: (MISSTATED_SCHEMA, [])})
-    assert heads_of_mark(context).listed_staged(quick).count() == 1, "of a finished mark"
+    assert heads_of_mark(context).listed_staged(quick).as_frame().count() == 1, "of a finished mark"
 
 
 def test_every_head_of_a_branch_counts_and_no_tag(quick: SparkSession, context: MarkContext) -> None:

@@ -20,6 +20,7 @@ from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA
 from lakegc_core.references.shown.heads import BranchHeads, heads_of_mark
 from lakegc_core.references.shown.held_ranges import read_held
 from lakegc_core.references.shown.intervals import PLACES
+from lakegc_core.spark.session import Mapped
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.lake import Lake, lake
@@ -79,5 +80,5 @@ def test_every_range_of_the_heads_is_there_with_the_number_of_its_branches(
     }
     assert held.pages == 4
     places = [{"range_id": each, "rank": 1, "first": b"a", "last": b"b", "reach": 2} for each in right]
-    asked = held.on_branches(frame_of(quick, pa.Table.from_pylist(places, PLACES))).collect()
+    asked = held.on_branches(Mapped(frame_of(quick, pa.Table.from_pylist(places, PLACES)), PLACES)).as_frame().collect()
     assert sorted(row["branch"] for row in asked) == sorted(name for names in right.values() for name in names)

@@ -18,7 +18,7 @@ from lakegc_core.marks.elsewhere import ELSEWHERE_SCHEMA
 from lakegc_core.policy import safety
 from lakegc_core.policy.prices import GUESSED
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
-from lakegc_core.references.shown import proofs, reuploads, sampled_etags
+from lakegc_core.references.shown import proofs, reuploads, sampled_etags, subjects
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.classes import PLANNED, SIZES
 from lakegc_core.references.shown.heads import BranchHeads
@@ -28,6 +28,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import list_parts
 from tests.efficacy.site import DAY, LATER, Bucket, Site, s3_behind_proxy, site
+from tests.support.crowded import crowded
 from tests.support.disguise import Disguise
 from tests.support.lake import lake
 from tests.support.marks import dataset
@@ -104,6 +105,10 @@ class Town:
         return self.lake.shown("main")[path]
 
 
+by_spark_too = pytest.mark.parametrize("town", [False, True], ids=["by this process", "by Spark"], indirect=True)
+"""Few rows, and as if there were many."""
+
+
 @pytest.fixture
 def town(
     behind: tuple[Bucket, Proxy],
@@ -117,7 +122,7 @@ def town(
     monkeypatch.setattr(reuploads, "PAGES_BEFORE_HEADS", 1)
     bucket, running = behind
     name = f"town-{abs(hash(request.node.name)) % 10**8}"
-    with site(quick, bucket, tmp_path, name) as lake:
+    with site(quick, bucket, tmp_path, name) as lake, crowded(getattr(request, "param", False)):
         yield Town(lake, running)
     running.hook = pass_on
 
@@ -187,6 +192,7 @@ def only_listings(disguise: Disguise) -> Callable[[Request, Forward], Answer]:
     return lambda request, forward: (disguise if "list-type" in request.query else pass_on)(request, forward)  # type: ignore[return-value]
 
 
+@by_spark_too
 @pytest.mark.parametrize(
     "listed",
     [
@@ -210,6 +216,7 @@ def test_a_hidden_re_upload_is_found_by_a_digest(town: Town, listed: bool) -> No
     assert town.lake.stored().keys() == {hidden, town.entry("a")}
 
 
+@by_spark_too
 @pytest.mark.parametrize("unproven", ["entry", "candidate"])
 def test_where_one_side_is_proven_and_the_other_is_not_lakefs_is_asked(town: Town, unproven: str) -> None:
     secret: set[str] = set()
@@ -285,6 +292,7 @@ def test_what_somebody_replaced_since_is_asked_about_anew(town: Town) -> None:
     assert expired(context) == garbage
 
 
+@by_spark_too
 @pytest.mark.parametrize("claim", ["of KMS", "of parts"])
 def test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found(town: Town, claim: str) -> None:
     """A copy claims what its source claims, and the store lists it with the MD5 of its own bytes."""
@@ -306,6 +314,7 @@ def test_a_plain_copy_of_an_entry_whose_claim_is_no_digest_is_found(town: Town, 
     assert town.lake.stored().keys() == {hidden, town.entry("a")}
 
 
+@by_spark_too
 def test_what_the_heads_do_not_suffice_for_waits_and_later_marks_make_the_others(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,17 +364,17 @@ def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_
         heads = replace(heads, entries=Dataset(ENTRIES_SCHEMA), outside=Dataset(ELSEWHERE_SCHEMA))
         entries = AlikeEntries(quick, context, heads, Dataset(PLANNED), out, Dataset(SIZES))
         known = Known(Dataset(PROOFS_SCHEMA), 0, GUESSED, is_mark=True)
-        found = proofs.Proofs(entries, known, alike, {}, 0)
+        found = proofs.Proofs(subjects.Subjects(entries, known, alike), {}, 0)
         entry = {"address": "data/e", "size": 1, "rank": 1}
         candidate = {"address": "data/c", "size": 1, "rank": 1, "etag": "17", "is_candidate": True}
         rows = [
             entry | {"is_candidate": False, "digest": f"md5:{one}"},
             candidate | {"digest": f"md5:{one if claimed else other}"},
         ]
-        found.__dict__["_distinct"] = dataset(
-            context, "here/entries", proofs._ENTRIES, [entry | {"e_tag": one, "asks": True}]
+        found.subjects.__dict__["claims"] = dataset(
+            context, "here/entries", subjects.CLAIMED, [entry | {"e_tag": one, "asks": True}]
         )
-        found.__dict__["_subjects"] = dataset(context, "here/subjects", proofs._SUBJECTS, rows)
+        found.subjects.__dict__["rows"] = dataset(context, "here/subjects", subjects.SUBJECTS, rows)
         found._left(Dataset(PROOFS_SCHEMA))
         left = [part.rows for part in list_parts(context.workspace, f"here/{proofs._UNPROVEN}")]
         assert left == ([1] if claimed else [])
@@ -442,6 +451,7 @@ def test_proofs_that_do_not_read_are_forgotten_and_made_again(town: Town) -> Non
     assert not heads
 
 
+@by_spark_too
 def test_where_etags_are_promised_to_be_digests_only_a_sample_costs_heads(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
