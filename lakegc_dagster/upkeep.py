@@ -294,7 +294,7 @@ def _watch(options: LakegcConfig) -> Any:
             if wrong := rounds.overdue(name, created, mark, slot, busy=busy, stuck=stuck):
                 problems[name] = wrong
                 if mark is None:
-                    show_never_marked(context, options, name, wrong)
+                    show_never_marked(context, options, name, f"{wrong}. {see(Symptom.ROUNDS_MISSED)}")
             if mark is None or not settings.policy_for(name).sweep:
                 continue
             if mark.stopped_by:

@@ -214,7 +214,7 @@ def test_a_repository_that_no_round_ever_marked_shows_it_on_its_own_page_unless_
             assert said == {
                 "alpha": "",
                 "broken": "no rules",
-                "gamma": f"gamma was never marked, though round {slot} was due",
+                "gamma": f"gamma was never marked, though round {slot} was due. See docs/runbook.md#rounds-missed.",
                 "scratch": "",
             }
             monkeypatch.setenv("LAKEGC_NOW", str(NOW + DAY))
