@@ -22,14 +22,16 @@ WAITS_FOR_LEASE, SECONDS_A_WAIT = 30, 120
 
 
 @contextmanager
-def told_as_failures() -> Iterator[None]:
+def told_as_failures(tries: int = 0) -> Iterator[None]:
     """Turn errors of lakegc into `dg.Failure` with the same sentence. A step whose lease is held waits and tries again:
-    `dg.RetryRequested`."""
+    `dg.RetryRequested`, unless it did so often enough. `tries`: how often it was tried again before."""
     try:
         yield
     except LeaseHeldError as error:
-        waits = dg.RetryRequested(max_retries=WAITS_FOR_LEASE, seconds_to_wait=SECONDS_A_WAIT)
-        raise waits from refused([str(error)])  # Dagster shows the cause when it gives up
+        said = refused([str(error)])
+        if tries >= WAITS_FOR_LEASE:  # the run would end with Dagster's own "Exceeded max_retries"
+            raise said from error
+        raise dg.RetryRequested(max_retries=WAITS_FOR_LEASE, seconds_to_wait=SECONDS_A_WAIT) from said
     except RefusedError as error:
         raise refused([str(error)]) from error
     except LakegcError as error:
@@ -48,14 +50,13 @@ def refused(reasons: Sequence[str]) -> dg.Failure:
 def is_final(error: Exception, tries: int) -> bool:
     """True if a step that only reads ends with this error. `tries`: how often it was tried again before."""
     if isinstance(error, dg.RetryRequested):
-        return tries >= WAITS_FOR_LEASE
+        return False
     return (isinstance(error, dg.Failure) and not error.allow_retries) or tries >= READING_RETRIES.max_retries
 
 
 def said_by(error: Exception) -> str:
     """The sentence of a step's error, for people."""
-    shown = error.__cause__ if isinstance(error, dg.RetryRequested) else error
-    return (shown.description if isinstance(shown, dg.Failure) else None) or f"{type(shown).__name__}: {shown}"
+    return (error.description if isinstance(error, dg.Failure) else None) or f"{type(error).__name__}: {error}"
 
 
 def _may_pass(error: LakegcError) -> bool:

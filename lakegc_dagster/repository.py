@@ -28,7 +28,7 @@ from lakegc_core.views.screen import swept_lines
 from lakegc_core.views.words import deleted
 from lakegc_dagster.checks import waits_for_a_person
 from lakegc_dagster.config import REPOSITORY_ASSET, SWEEP, LakegcConfig
-from lakegc_dagster.failures import READING_RETRIES, WAITS_FOR_LEASE, said_by, told_as_failures
+from lakegc_dagster.failures import READING_RETRIES, said_by, told_as_failures
 from lakegc_dagster.metadata.entries import STARTED
 from lakegc_dagster.metadata.in_short import in_short, refusing
 from lakegc_dagster.metadata.shown import Metadata, cost, lakefs_page, place, uri
@@ -52,6 +52,7 @@ def repository_specs(options: LakegcConfig) -> list[dg.AssetSpec]:
             repository=name,
             description=f"What lakegc found and freed in the repository {name}. Each complete mark materialises it, "
             "and each sweep observes it. lakegc does this itself; there is nothing to launch.\n\n"
+            "The figures below are those of the last mark. What sweeps deleted since, the check says.\n\n"
             "The assets of marks and sweeps, from which it comes, are those of all repositories: choose a partition "
             f"of {name} there.",
             group=options.repository_group,
@@ -121,9 +122,9 @@ def failures_shown(context: _Context, options: LakegcConfig, cell: GcCell) -> It
     """Let the check of a repository say why its mark failed."""
     try:
         yield
+    except dg.RetryRequested:
+        raise
     except Exception as error:
-        if isinstance(error, dg.RetryRequested) and context.retry_number < WAITS_FOR_LEASE:
-            raise
         if cell.repository in options.repositories:
             failed = dg.AssetCheckEvaluation(**_of_mark(options, cell, {}), passed=False, description=said_by(error))
             _report(context, failed)
@@ -171,6 +172,18 @@ def show_sweep(context: _Context, options: LakegcConfig, mark: MarkContext, resu
             _report(context, _outcome(options, mark, pipeline.review(mark)))
     except LakegcError as error:  # what was deleted is on record all the same
         context.log.warning(f"The check of {name} still shows the mark before its sweep. {error}")
+
+
+def show_never_marked(context: _Context, options: LakegcConfig, name: str, said: str) -> None:
+    """A repository whose rounds pass without a mark, on its check. Where a mark failed, its own reason stands there."""
+    if name not in options.repositories:
+        return
+    key = options.repository_key(name)
+    last = context.instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, LAST_MARK))
+    found = last.evaluation if last else None
+    if not (isinstance(found, dg.AssetCheckEvaluation) and "mark" in found.metadata):
+        evaluation = dg.AssetCheckEvaluation(asset_key=key, check_name=LAST_MARK, passed=False, description=said)
+        _report(context, evaluation)
 
 
 def show_answers(context: _Context, options: LakegcConfig, mark: MarkContext, answers: Metadata) -> None:

@@ -31,6 +31,7 @@ from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
 from lakegc_dagster.metadata.shown import plain
 from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.repository import show_never_marked
 from lakegc_dagster.resources import LakegcResource, resource_of
 from lakegc_dagster.sensors import every_repository, taking_part
 
@@ -138,7 +139,7 @@ def _restore(options: LakegcConfig) -> Any:
     )
     def restore(context: dg.OpExecutionContext, config: RestoreConfig) -> None:
         lakegc = resource_of(options, context)
-        with told_as_failures():
+        with told_as_failures(context.retry_number):
             cell = GcCell.of(context)
             opened = lakegc.open(cell, context.log.info)
             mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
@@ -292,6 +293,8 @@ def _watch(options: LakegcConfig) -> Any:
             created, busy, stuck = repository.creation_date, runs.busy.get(name), runs.stuck.get(name)
             if wrong := rounds.overdue(name, created, mark, slot, busy=busy, stuck=stuck):
                 problems[name] = wrong
+                if mark is None:
+                    show_never_marked(context, options, name, f"{wrong}. {see(Symptom.ROUNDS_MISSED)}")
             if mark is None or not settings.policy_for(name).sweep:
                 continue
             if mark.stopped_by:
@@ -304,12 +307,11 @@ def _watch(options: LakegcConfig) -> Any:
                     unswept[name] = wrong
         counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
         shown = records_shown(("repository", "stopped by"), stopped.items())
-        context.add_output_metadata(
-            {"repositories": len(choice.taken), **counts, **({"stopped_by_guards": shown} if stopped else {})}
-        )
+        metadata = {"repositories": len(choice.taken), **counts, **({"stopped_by_guards": shown} if stopped else {})}
+        context.add_output_metadata(metadata)
         if problems or unswept:
             title = "These repositories missed their round, or their sweep"
-            raise _failed(title, unswept | problems, {}, Symptom.ROUNDS_MISSED)
+            raise _failed(title, unswept | problems, metadata, Symptom.ROUNDS_MISSED)
 
     return watch
 

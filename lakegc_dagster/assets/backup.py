@@ -40,7 +40,7 @@ def _copy(
     context: dg.AssetExecutionContext, options: LakegcConfig, workplace: Workplace
 ) -> Iterator[dg.MaterializeResult[None]]:
     lakegc = resource_of(options, context)
-    with told_as_failures():
+    with told_as_failures(context.retry_number):
         cell = GcCell.of(context)
         mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
         place = backup_place(mark)

@@ -135,7 +135,7 @@ def _run(
 ) -> Iterator[dg.MaterializeResult[None]]:
     with told_as_failures():
         cell = GcCell.of(context)
-    with failures_shown(context, options, cell), told_as_failures():
+    with failures_shown(context, options, cell), told_as_failures(context.retry_number):
         lakegc = resource_of(options, context)
         mark = opening(lakegc.open(cell, context.log.info), cell.mark_id)
         result = workplace.stage(Step(context, lakegc, mark), stage)

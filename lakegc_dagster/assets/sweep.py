@@ -92,7 +92,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         asked once more what it refers to, and only what is still garbage is deleted.
         """
         lakegc = resource_of(options, context)
-        with told_as_failures():
+        with told_as_failures(context.retry_number):
             accepted, given, now = config.accepted(), config.budget(), clock.now()
             cell = GcCell.of(context)
             if _BACKFILL in context.run.tags:

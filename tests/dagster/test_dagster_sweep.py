@@ -278,6 +278,21 @@ def test_a_step_waits_while_another_collector_works_and_then_goes_on(
     assert "Another collector works on this repository: `sweep rich m0`" in str(waits[0].step_retry_data.error)
 
 
+def test_a_run_that_waited_in_vain_for_another_collector_ends_with_the_reason(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Lease(LocalConfig(str(marked.lake.root)), f"{HOME}/{NAME}", "sweep rich m0")
+    assert other.take()
+    monkeypatch.setattr(failures, "SECONDS_A_WAIT", 0)
+    monkeypatch.setattr(failures, "WAITS_FOR_LEASE", 2)
+    for job, mark_id in (("gc_mark", "m2"), ("gc_sweep", "m1")):
+        result = marked.lake.run(job, mark_id)
+        assert len([event for event in result.all_events if event.is_step_up_for_retry]) == 2
+        ended = result.get_run_failure_event().job_failure_data.error
+        assert ended and "Failure: Another collector works on this repository: `sweep rich m0`" in ended.message
+    other.give_back()
+
+
 def rows_of(table: dg.TableMetadataValue) -> list[dict[str, Any]]:
     """The rows of a table."""
     return [dict(record.data) for record in table.records]

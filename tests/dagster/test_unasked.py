@@ -97,6 +97,6 @@ def test_checks_that_fail_themselves_warn_when_they_are_not_tried_again(
 def test_a_step_that_is_tried_again_has_not_ended() -> None:
     waits, passing, final = dg.RetryRequested(), dg.Failure("x"), dg.Failure("x", allow_retries=False)
     last = failures.READING_RETRIES.max_retries
-    assert not failures.is_final(waits, last) and failures.is_final(waits, failures.WAITS_FOR_LEASE)
+    assert not failures.is_final(waits, last) and not failures.is_final(waits, failures.WAITS_FOR_LEASE)
     assert not failures.is_final(passing, last - 1) and failures.is_final(passing, last)
     assert failures.is_final(final, 0)

@@ -21,6 +21,7 @@ from lakegc_core.store.base import connect
 from lakegc_dagster import upkeep
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.repository import LAST_MARK
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.dagster.conftest import Site, failure_of, open_site
 from tests.support.old_marks import DAY, START, TODAY, write_mark, write_sweep
@@ -193,6 +194,40 @@ def test_a_repository_that_missed_its_round_is_named(site: Site) -> None:
     assert "alpha" not in said and "scratch" not in said
 
 
+def test_a_repository_that_no_round_ever_marked_shows_it_on_its_own_page_unless_its_mark_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    names = ("alpha", "broken", "gamma", "scratch")
+    with open_site(tmp_path, monkeypatch, instance, LakegcConfig(repositories=names)) as site:
+        monkeypatch.setenv("LAKEGC_NOW", str(NOW))
+        site.create(*names, "nameless")
+        site.configure("  - {match: scratch, mark: false}\n")
+        site.says_marked("alpha", "20261228T0200Z", started=SLOT - 2 * DAY, ready=SLOT)
+        key = dg.AssetCheckKey(site.options.repository_key("broken"), LAST_MARK)
+        told = dg.AssetCheckEvaluation(
+            asset_key=key.asset_key, check_name=key.name, passed=False, description="no rules", metadata={"mark": "m1"}
+        )
+        site.instance.report_runless_asset_event(told)
+        for slot in ("20261230T0200Z", "20261231T0200Z"):
+            assert not site.run("gc_watch").success
+            said = {name: last_mark(site, name) for name in names}
+            assert said == {
+                "alpha": "",
+                "broken": "no rules",
+                "gamma": f"gamma was never marked, though round {slot} was due. See docs/runbook.md#rounds-missed.",
+                "scratch": "",
+            }
+            monkeypatch.setenv("LAKEGC_NOW", str(NOW + DAY))
+
+
+def last_mark(site: Site, repository: str) -> str:
+    """The last words of the check of a repository; empty if there are none."""
+    key = dg.AssetCheckKey(site.options.repository_key(repository), LAST_MARK)
+    found = site.instance.get_latest_asset_check_evaluation_record(key)
+    evaluation: Any = found.evaluation if found else None
+    return f"{evaluation.description}" if evaluation else ""
+
+
 def test_rounds_that_were_kept_are_no_failure(site: Site) -> None:
     site.create("alpha")
     site.configure("  - {match: '*'}\n")
@@ -297,6 +332,16 @@ def test_the_watch_names_sweeps_that_guards_stop_and_does_not_fail_before_days_h
     assert result.success and (found["stopped"], found["overdue"]) == (1, 0)
     (row,) = found["stopped_by_guards"].records
     assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}
+
+
+def test_a_watch_that_fails_names_the_sweeps_that_guards_stop_too(site: Site) -> None:
+    site.create("alpha", "late")
+    site.configure("  - {match: '*', sweep: true}\n")
+    site.says_marked("alpha", "20261230T0200Z", started=SLOT, ready=SLOT, stopped_by="blast-radius")
+    (failed,) = [event for event in site.run("gc_watch").all_events if event.is_step_failure]
+    found = failed.step_failure_data.user_failure_data.metadata
+    assert (found["stopped"].value, found["overdue"].value) == (1, 1)
+    assert found["stopped_by_guards"].value.records[0].data["repository"] == "alpha"
 
 
 def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(

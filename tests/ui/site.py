@@ -1,4 +1,4 @@
-"""What the walk walks through: five small repositories on an embedded lakeFS, and `dagster dev` over them.
+"""What the walk walks through: six small repositories on an embedded lakeFS, and `dagster dev` over them.
 
 Here: their histories, their settings, starting and ending it all, and what lies in their namespaces. What people do in
 the UI belongs in `walker`.
@@ -23,7 +23,8 @@ from tests.support.lake import QUICK
 from tests.support.servers import ServerStartError
 from tests.support.waiting import STARTS, until
 
-REPOSITORIES = ("analytics", "events", "damaged", "finance", "orders")
+REPOSITORIES = ("analytics", "events", "damaged", "finance", "orders", "logs")
+LATE = "late"  # has an asset of its own, and is there once `never_mark` was called
 MARKS = 3
 _POLICY = """\
 spark: {{master: "local[2]", conf: {{{conf}}}}}
@@ -55,6 +56,10 @@ class Site:
             found[name] = {key for key in every if not key.startswith("_lakefs/")}
         return found
 
+    def never_mark(self) -> None:
+        """Let lakeFS have a repository of long ago that took part in no round."""
+        _small(self.sandbox, LATE)
+
 
 @contextmanager
 def open_site(folder: Path) -> Iterator[Site]:
@@ -63,6 +68,7 @@ def open_site(folder: Path) -> Iterator[Site]:
     build_demo(sandbox, "analytics")
     for name in REPOSITORIES[1:]:
         _small(sandbox, name)
+    sandbox.repository("logs").delete_rules()
     _damage(sandbox.repository("damaged"), folder / "lake" / "damaged")
     now = datetime.now(UTC)
     marks = tuple(round_id(now + timedelta(minutes=number)) for number in range(MARKS))
@@ -71,7 +77,7 @@ def open_site(folder: Path) -> Iterator[Site]:
     log, port = folder / "dagster.log", free_port(0)
     with SandboxServer(sandbox) as server, log.open("wb") as out:
         home = prepare_home(folder / "dagster", REPOSITORIES, marks, policy)
-        with dagster_dev(port, os.environ | surroundings(home, server, REPOSITORIES) | _JAVA, out) as child:
+        with dagster_dev(port, os.environ | surroundings(home, server, (*REPOSITORIES, LATE)) | _JAVA, out) as child:
             site = Site(f"http://{HOST}:{port}", sandbox, marks, log)
             _await(site, child)
             yield site

@@ -19,7 +19,7 @@ from lakegc_dagster.checks import check_name
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.rounds import latest_slot, round_id
 from tests.ui.browser import chromium
-from tests.ui.site import Site, open_site
+from tests.ui.site import LATE, REPOSITORIES, Site, open_site
 from tests.ui.walker import PATIENCE_SECONDS, STILL, Walker
 
 pytestmark = pytest.mark.ui
@@ -126,6 +126,7 @@ def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk:
         f"{mark_id}|damaged": "Failure",
         f"{mark_id}|events": "Success",
     }
+    wanted[f"{mark_id}|logs"] = "Failure"  # it has no rules
     found = walker.ended_runs(f"lakegc/round={mark_id}", wanted)
     walker.shot("round")
     assert found == wanted
@@ -137,6 +138,7 @@ def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk:
     walker.open("/assets/expired_addresses?view=checks")
     found = walker.checks(len(GUARDS))  # waits for results: "Execution failed" is none
     assert set(found) == {check_name(guard.name) for guard in GUARDS}
+    assert "cancel" not in walker.signs(), "a repository that fails is red on pages of all others"
     walker.shot("checks-with-a-broken-repository")
     walker.open("/automation")
     walker.see("open_round", exact=True)
@@ -147,29 +149,43 @@ def test_the_sensor_opens_a_round_in_which_a_broken_repository_fails_alone(walk:
     assert walk.site.files() == walk.before
 
 
+def test_the_watch_names_in_the_morning_who_was_never_marked(walk: Walk) -> None:
+    walker = walk.walker
+    walk.site.never_mark()
+    walker.launch_job("gc_watch")
+    assert walker.end_of_run() == "Failure"
+    for name in ("damaged", "logs", LATE):
+        walker.see(f"{name} was never marked")
+    assert not [name for name in ("analytics", "events", "finance") if f"- {name}:" in walker.text()]
+    walker.shot("watch")
+
+
 @pytest.mark.parametrize(
-    ("name", "check", "said"),
+    ("name", "check", "sign", "said"),
     [
-        ("analytics", "Succeeded", "are garbage"),
-        ("finance", "Failed", "blast-radius"),  # in yellow: the UI has one word for both severities
-        ("damaged", "Failed", "range"),
+        ("analytics", "Succeeded", "check_circle", "are garbage"),
+        ("finance", "Failed", "warning_outline", "blast-radius"),  # the UI has one word for both severities
+        ("damaged", "Failed", "cancel", "range"),
+        ("logs", "Failed", "cancel", "has no garbage collection rules"),
+        (LATE, "Failed", "cancel", "was never marked"),
     ],
 )
 def test_each_repository_has_a_page_of_its_own_that_says_how_it_stands(
-    walk: Walk, name: str, check: str, said: str
+    walk: Walk, name: str, check: str, sign: str, said: str
 ) -> None:
     walker = walk.walker
     walker.open(f"/assets/lakefs/{name}?view=checks")
     assert walker.checks(1) == {"last_mark": check}
     walker.see(said)
+    assert walker.signs() == {sign}
     walker.shot(f"check-of-{name}")
     walker.open(f"/assets/lakefs/{name}")
-    if name != "damaged":  # no mark of it ended
+    if name in ("analytics", "finance"):  # a mark of it ended
         walker.see("in_short", exact=True)
         walker.see("garbage_bytes", exact=True)
         walker.lakefs_page(name).first.wait_for()
-    text = walker.page.locator("body").inner_text()
-    others = {"analytics", "finance", "damaged", "events", "orders"} - {name}
+    text = walker.text()
+    others = {*REPOSITORIES, LATE} - {name}
     assert not [other for other in others if walker.lakefs_page(other).count() or f"|{other}" in text]
     walker.shot(f"repository-{name}")
 

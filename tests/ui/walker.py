@@ -28,6 +28,7 @@ _ROW = re.compile(
 )
 _CHECKED = re.compile(r"^(Succeeded|Failed|Warning)$")
 _RESULT = re.compile(r"^([a-z_]+)\n+(Succeeded|Failed|Warning)$", re.MULTILINE)
+_SIGNS = ("cancel", "warning_outline", "check_circle")
 _STATUS = r"""() => {
   const found = /^Status\n(.+)$/m.exec(document.body.innerText);
   return found && !/^(Requested|In progress)/.test(found[1]) ? found[1] : null;
@@ -80,6 +81,10 @@ class Walker:
     def lakefs_page(self, repository: str) -> Locator:
         """The links to lakeFS's page of a repository."""
         return self.page.locator(f"a[href$='/repositories/{repository}']")
+
+    def text(self) -> str:
+        """All that is to be seen."""
+        return self.page.locator("body").inner_text()
 
     def sideways(self) -> list[str]:
         """How what can be scrolled sideways begins."""
@@ -139,6 +144,12 @@ class Walker:
         pad.get_by_text("No errors").wait_for()
         return pad
 
+    def launch_job(self, job: str) -> None:
+        """Launch a job that has neither partitions nor config, and wait for its run's page."""
+        self.open(f"/locations/lakegc/jobs/{job}/playground")
+        self.page.get_by_role("button", name="Launch run").click()
+        self.page.wait_for_url("**/runs/*")
+
     def end_of_run(self) -> str:
         """On the page of a run: what it ends as."""
         found = self.page.get_by_text(_ENDED).filter(visible=True).first
@@ -158,8 +169,14 @@ class Walker:
         while len(found) < count:  # dates come before results
             assert time.monotonic() < limit, f"of {count} checks only these have a result: {found}"
             self.page.wait_for_timeout(_LOOKS_MILLISECONDS)
-            found = dict(_RESULT.findall(self.page.locator("body").inner_text()))
+            found = dict(_RESULT.findall(self.text()))
         return found
+
+    def signs(self) -> set[str]:
+        """On an asset's page of checks: the signs of results. `cancel` is red, `warning_outline` yellow, `check_circle`
+        green."""
+        found = (self.page.get_by_label(sign, exact=True).filter(visible=True) for sign in _SIGNS)
+        return {sign for sign, seen in zip(_SIGNS, found, strict=True) if seen.count()}
 
     def ended_runs(self, tag: str, partitions: Collection[str]) -> dict[str, str]:
         """Wait until the list of runs with a tag shows these partitions, each run ended: status by partition."""
@@ -168,7 +185,7 @@ class Walker:
         while not (set(partitions) <= set(found) and set(found.values()) <= _FINAL):
             assert time.monotonic() < limit, f"the runs with {tag} did not end: {found}"
             self.page.wait_for_timeout(4 * _LOOKS_MILLISECONDS)  # the page itself looks more rarely still
-            found = dict(_ROW.findall(self.page.locator("body").inner_text()))
+            found = dict(_ROW.findall(self.text()))
         return found
 
     def turn_on(self, sensor: str) -> None:
