@@ -202,11 +202,6 @@ def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> Non
     java.prepare(quick=quick and master.startswith("local"))
 
 
-def runs_here(spark: SparkSession) -> bool:
-    """True if the executors are on this machine."""
-    return str(spark.conf.get("spark.master", "")).startswith("local")
-
-
 def run_tasks(
     spark: SparkSession,
     items: Sequence[Item],
