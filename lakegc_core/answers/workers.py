@@ -116,7 +116,7 @@ class SparkTasks:
         return runs_here(self.spark)
 
     def run(self, items: Sequence[Item], task: Callable[[Item], Iterator[Json]], /) -> list[Json]:
-        return run_tasks(self.spark, items, task)
+        return run_tasks(self.spark, items, task, width=4 * spark_width(self.spark))
 
     def run_on_values(self, values: Values, task: OnBatches, /) -> list[Json]:
         from pyspark.sql import Window
