@@ -83,7 +83,6 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
 
     if master.startswith(CONNECT):  # memory, logs and Python are the server's
         builder = SparkSession.builder.remote(master)
-        settings = {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
     else:
         if python := own.get("spark.pyspark.python"):
             os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
@@ -91,21 +90,30 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         if master:
             prepare_environment(master, quick=quick and not told)
         builder = SparkSession.builder.master(master) if master else SparkSession.builder
-        settings = dict(_DEFAULTS)
-    if master.startswith("local"):
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
-        log = Path(__file__).with_name("log4j2.properties")
-        if forks:
-            settings[_DAEMON] = preload.__name__
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
-    for key, value in (settings | own).items():
+    for key, value in (_defaults(master, forks=forks) | own).items():
         builder = builder.config(key, value)
     with _interrupted_later(), _refused_master(master):
         started = builder.getOrCreate()
     versions.check(started.version)  # of a server, or of a session that a platform has started
     shipping.ship(started)
     return started
+
+
+def _defaults(master: str, *, forks: bool) -> dict[str, str]:
+    """lakegc's own settings for a master; an empty one is somebody else's. `forks`: of its tasks, see `preload`."""
+    if master.startswith(CONNECT):
+        return {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
+    if not master.startswith("local"):
+        return dict(_DEFAULTS)
+    log = Path(__file__).with_name("log4j2.properties")
+    return {
+        **_DEFAULTS,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
+        **({_DAEMON: preload.__name__} if forks else {}),
+    }
 
 
 def _import_spark(master: str, conf: Mapping[str, str]) -> bool:
