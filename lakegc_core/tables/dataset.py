@@ -116,10 +116,11 @@ def readable(
 
     places = [(number, each) for number, dataset in enumerate(datasets) for each in range(len(dataset.sources))]
     feeds = [feed for dataset in datasets for feed in dataset.feeds()]
-    if is_little(feeds):
+    results: Iterable[Json]
+    if is_little(feeds):  # the session may not stand yet
         results = chain.from_iterable(map(task, places))
     else:  # each task is sent all parts, of which a ledger has ever more
-        results = iter(run_tasks(spark, places, task, width=4 * spark_width(spark)))
+        results = run_tasks(spark, places, task, width=4 * spark_width(spark))
     good = {(result["dataset"], result["source"]) for result in results}
     return [
         replace(dataset, sources=tuple(source for each, source in enumerate(dataset.sources) if (number, each) in good))
