@@ -23,7 +23,7 @@ from lakegc_core.sweep.statement import FORM, mark_of, outcomes_of, statement
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source
 from lakegc_core.tables.merkle import tree_of
-from lakegc_core.tables.parts import Part, read_part
+from lakegc_core.tables.parts import Part, read_part, spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -327,8 +327,8 @@ def _faults(spark: SparkSession, sources: Sequence[Source]) -> list[tuple[int, s
         except CorruptFileError:
             yield {"number": number, "said": f"{key} was changed after it was written"}
 
-    found = [(each["number"], each["said"]) for each in run_tasks(spark, list(enumerate(sources)), task)]
-    return sorted(found)
+    results = run_tasks(spark, list(enumerate(sources)), task, width=4 * spark_width(spark))
+    return sorted((each["number"], each["said"]) for each in results)
 
 
 def _plan(mark: MarkArtifacts, key: str, found: Checked) -> Json | None:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.names import Json
-from lakegc_core.spark.session import many, run_on_rows, run_tasks, runs_here
+from lakegc_core.spark.session import many, run_on_rows, run_tasks
+from lakegc_core.spark.shipping import runs_here
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -115,7 +116,7 @@ class SparkTasks:
         return runs_here(self.spark)
 
     def run(self, items: Sequence[Item], task: Callable[[Item], Iterator[Json]], /) -> list[Json]:
-        return run_tasks(self.spark, items, task)
+        return run_tasks(self.spark, items, task, width=4 * spark_width(self.spark))
 
     def run_on_values(self, values: Values, task: OnBatches, /) -> list[Json]:
         from pyspark.sql import Window

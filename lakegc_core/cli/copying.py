@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from lakegc_core.cli.opening import opened, own_mark, spark_of
+from lakegc_core.cli.opening import at_work, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
@@ -22,8 +22,7 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id)
     backup.writable_place(context, options.destination)  # before Spark is started
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "backup"):
+    with at_work(context, reporter, "backup") as spark:
         limits = Limits(options.parallel, options.bandwidth)
         result = backup.backup(spark, context, options.destination, limits)
     return _end_copy(options, result)
@@ -35,8 +34,7 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     context = open_mark(repository, options.mark_id, retired_too=True, any_version=True)
     if options.source is None:
         undo.check_keeps(context)  # before Spark is started
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "restore"):
+    with at_work(context, reporter, "restore") as spark:
         limits = Limits(options.parallel, options.bandwidth)
         result = backup.restore(spark, context, options.source, paths=options.path, limits=limits)
     return _end_copy(options, result)

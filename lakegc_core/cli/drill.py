@@ -7,7 +7,7 @@ import sys
 
 from lakegc_core import pipeline
 from lakegc_core.cli.marking import accepted_by
-from lakegc_core.cli.opening import complete_mark, opened, spark_of
+from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import show
 from lakegc_core.copies import drill as drilling
 from lakegc_core.copies.drill import Wanted
@@ -33,15 +33,13 @@ def run_drill(options: argparse.Namespace, reporter: Reporter) -> int:
     way, _ = drilling.way_of(context)  # before Spark is started
     drilling.check_guards(context, accepted, wanted)
     _confirm(options, context, wanted, way)
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "drill"):
+    with at_work(context, reporter, "drill") as spark:
         return _end(options, pipeline.drill(spark, context, accepted=accepted, wanted=wanted))
 
 
 def _finished(repository: RepositoryContext, left: drills.Drill, reporter: Reporter) -> Json:
     repository.say(f"Drill {left.name} is not over: what it deleted is brought back and compared now, nothing else.")
-    spark = spark_of(repository.settings)
-    with reporter.watch(spark, "drill"):
+    with at_work(repository, reporter, "drill") as spark:
         return drilling.finish(spark, repository, left)
 
 

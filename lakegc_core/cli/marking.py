@@ -13,7 +13,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
-from lakegc_core.cli.opening import named_mark, opened, own_mark, spark_of
+from lakegc_core.cli.opening import at_work, named_mark, opened, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import layers
@@ -67,8 +67,7 @@ def _mark_of(
         mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
     )
     pipeline.check_beforehand(context)  # before Spark is started
-    spark = spark_of(context.settings, quick=layers.will_be_little(context))
-    with reporter.watch(spark, "mark"):
+    with at_work(context, reporter, "mark", quick=layers.will_be_little(context)) as spark:
         return context, pipeline.mark(spark, context)
 
 
@@ -151,8 +150,7 @@ def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
 def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[bytes], reporter: Reporter) -> int:
     if not options.csv:
         return pipeline.write_addresses(context, out)
-    spark = spark_of(context.settings, quick=True)
-    with reporter.watch(spark, "review"):
+    with at_work(context, reporter, "review", quick=True) as spark:
         return pipeline.write_csv(spark, context, out)
 
 
@@ -172,8 +170,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         review = pipeline.review(context)
         told.append(review.report)
         _confirm(options, context, review, accepted)
-        spark = spark_of(context.settings, quick=layers.is_little(context.mark))
-        with reporter.watch(spark, Stage.SWEPT_REPORT):
+        with at_work(context, reporter, Stage.SWEPT_REPORT, quick=layers.is_little(context.mark)) as spark:
             result = pipeline.sweep(
                 spark, context, dry_run=options.dry_run, accepted=accepted, only=only, budget=budget
             )
@@ -182,8 +179,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:
     with metered(options, context) as told:
-        spark = spark_of(context.settings)
-        with reporter.watch(spark, Stage.SWEPT_REPORT):
+        with at_work(context, reporter, Stage.SWEPT_REPORT) as spark:
             result = pipeline.close(spark, context)
         return _show_sweep(options, result, told)
 
@@ -203,8 +199,7 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
         return open_mark(repository, standing)
     context = begin_mark(repository, new_mark_id(clock.now()))
     reporter.say(f"{options.mark_id} is judged by a mark of lakegc's own, {context.header.mark_id}, which is made now")
-    spark = spark_of(context.settings)
-    with reporter.watch(spark, "mark"):
+    with at_work(context, reporter, "mark") as spark:
         pipeline.mark(spark, context)
     return context
 
@@ -244,8 +239,7 @@ def _sweep_marked(
         print(marked)
     try:
         _confirm(options, context, review, accepted)
-        spark = spark_of(context.settings)  # the one of the mark
-        with reporter.watch(spark, Stage.SWEPT_REPORT):
+        with at_work(context, reporter, Stage.SWEPT_REPORT) as spark:  # the one of the mark
             result = sweep(spark, context)
     except RefusedError as error:
         sys.stderr.write(f"lakegc: {error}\n")

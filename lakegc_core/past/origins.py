@@ -131,7 +131,7 @@ def _last_paths(spark: SparkSession, found: Dataset, wanted: pa.Array) -> list[t
     if found.rows <= _FEW:  # quicker than a job
         rows = [row for source in found.sources for row in task(source)]
     else:
-        rows = run_tasks(spark, found.sources, task)
+        rows = run_tasks(spark, found.sources, task, width=4 * spark_width(spark))
     return [(row["branch"], row["path"]) for row in rows]
 
 

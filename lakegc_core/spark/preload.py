@@ -40,12 +40,15 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MA
 @functools.cache
 def warm_up() -> subprocess.Popen[bytes] | None:
     """Let a process begin to import what workers need, once; it ends with this one. Call before Spark's JVM starts."""
+    from lakegc_core.spark import shipping  # here: a daemon that hands over imports little
+
     folder = tempfile.mkdtemp(prefix="lakegc-workers-")
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(f"{folder}/socket")
         except OSError:  # a path too long for a socket: every daemon is Spark's own
             shutil.rmtree(folder)
+            os.environ.pop(_ADDRESS, None)  # that of a parent process serves the parent
             return None
         os.environ[_ADDRESS] = f"{folder}/socket"
         listener.listen()  # who asks before all is imported waits
@@ -56,6 +59,7 @@ def warm_up() -> subprocess.Popen[bytes] | None:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=[listener.fileno()],
+            env=os.environ | shipping.search_path(),
         )
 
 

@@ -46,6 +46,7 @@ FEW = 20_000
 _RESULT = "result string"
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 _DAEMON = "spark.python.daemon.module"
+_SPECULATION = "spark.speculation"
 _DEFAULTS = {
     "spark.app.name": "lakegc",
     "spark.ui.enabled": "false",
@@ -64,13 +65,16 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
 
     `master` may be the address of a Spark Connect server. Under spark-submit, its own master counts instead. `conf`
     holds any `spark.*` settings and wins over lakegc's defaults, but not over what makes all versions of Spark decide
-    alike. Credentials do not belong there: stores are reached from Python, with configurations that travel in the
-    tasks. Executors elsewhere are given this package. `quick`: for little work, see `java.prepare`; whoever gives the
-    driver's Java options of their own decides alone. SettingsError if lakegc does not run on this version of Spark.
+    alike, nor over what lets a delete be sent once. Credentials do not belong there: stores are reached from Python,
+    with configurations that travel in the tasks. Tasks are given this package. `quick`: for little work, see
+    `java.prepare`; whoever gives the driver's Java options of their own decides alone. SettingsError if lakegc does not
+    run on this version of Spark.
     """
-    own = dict(conf or {})
-    if SUBMITTED in os.environ and not master.startswith(CONNECT):
-        master = ""  # spark-submit was told one, which the builder would override
+    own, stands = {**(conf or {}), _SPECULATION: "false", **versions.ALIKE}, _stands()
+    if stands or master.startswith(CONNECT):
+        del own[_SPECULATION]  # the session would say so and do as it did: see `may_run_twice`
+    if _is_given() and not master.startswith(CONNECT):
+        master = ""  # its own counts, which the builder would override; Java and its settings are chosen as well
     forks = _import_spark(master, own)
     import pyspark
 
@@ -79,22 +83,14 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
 
     if master.startswith(CONNECT):  # memory, logs and Python are the server's
         builder = SparkSession.builder.remote(master)
-        settings = {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
     else:
         if python := own.get("spark.pyspark.python"):
             os.environ["PYSPARK_PYTHON"] = python  # only spark-submit looks at the setting itself
         told = any(key.startswith("spark.driver.") and key.endswith("JavaOptions") for key in own)
-        prepare_environment(master, quick=quick and not told)
+        if master:
+            prepare_environment(master, quick=quick and not told)
         builder = SparkSession.builder.master(master) if master else SparkSession.builder
-        settings = dict(_DEFAULTS)
-    if master.startswith("local"):
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 2))
-        log = Path(__file__).with_name("log4j2.properties")
-        if forks:
-            settings[_DAEMON] = preload.__name__
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
-    for key, value in (settings | own | versions.ALIKE).items():
+    for key, value in (_defaults(master, forks=forks) | own).items():
         builder = builder.config(key, value)
     with _interrupted_later(), _refused_master(master):
         started = builder.getOrCreate()
@@ -103,14 +99,32 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     return started
 
 
+def _defaults(master: str, *, forks: bool) -> dict[str, str]:
+    """lakegc's own settings for a master; an empty one is somebody else's. `forks`: of its tasks, see `preload`."""
+    if master.startswith(CONNECT):
+        return {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
+    if not master.startswith("local"):
+        return dict(_DEFAULTS)
+    log = Path(__file__).with_name("log4j2.properties")
+    return {
+        **_DEFAULTS,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
+        **({_DAEMON: preload.__name__} if forks else {}),
+    }
+
+
 def _import_spark(master: str, conf: Mapping[str, str]) -> bool:
     """Import all of PySpark that a session needs, and let what its tasks need be imported beside it. True if tasks run
     in forks of this process's own."""
     forks = sys.platform == "linux" and master.startswith("local") and _DAEMON not in conf
-    if forks and not _stands():
+    if forks:
         preload.warm_up()
-    # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
-    threading.Thread(target=importlib.import_module, args=("pandas",)).start()
+    if "pandas" not in sys.modules:
+        # Spark's Python side wants it for the first job, and this thread waits for the JVM meanwhile.
+        threading.Thread(target=importlib.import_module, args=("pandas",)).start()
     from pyspark.sql import functions  # noqa: F401
 
     return forks
@@ -122,7 +136,7 @@ def session_soon(
     """A `session`; on this machine one that starts beside this thread. Java takes seconds, in which a command can read
     marks, list, and wait for lakeFS. What is asked of it waits until it stands; if it cannot start, that is its error.
     """
-    if not master.startswith("local"):
+    if _is_given() or not master.startswith("local"):
         return session(master, conf, quick=quick)  # who named a wrong master learns it at once
     # Here: two threads that import modules which import each other get half of one.
     _import_spark(master, dict(conf or {}))
@@ -187,9 +201,23 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _stands() -> bool:
-    """True if this process has a session. Does not import Spark to learn that."""
+    """True if this process has a session, of whatever thread. Does not import Spark to learn that."""
     spark = sys.modules.get("pyspark.sql")
-    return spark is not None and spark.SparkSession.getActiveSession() is not None
+    if spark is None:
+        return False
+    context = sys.modules["pyspark"].SparkContext._active_spark_context
+    return context is not None or spark.SparkSession.getActiveSession() is not None
+
+
+def _is_given() -> bool:
+    """True if somebody else chose Java and the master: a session stands, or spark-submit has begun one."""
+    return SUBMITTED in os.environ or _stands()
+
+
+def may_run_twice(spark: SparkSession) -> bool:
+    """True if Spark may run a second attempt of a task beside the first, as a session of somebody else's may be told.
+    Both have the same effects, and one of them is not heard."""
+    return str(spark.conf.get(_SPECULATION, "false")).lower() == "true"
 
 
 def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> None:
@@ -202,11 +230,6 @@ def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> Non
     java.prepare(quick=quick and master.startswith("local"))
 
 
-def runs_here(spark: SparkSession) -> bool:
-    """True if the executors are on this machine."""
-    return str(spark.conf.get("spark.master", "")).startswith("local")
-
-
 def run_tasks(
     spark: SparkSession,
     items: Sequence[Item],
@@ -217,7 +240,8 @@ def run_tasks(
     """Run `task` on every item on the executors; return all that the tasks yield, in no order.
 
     Results are collected to the driver, so a task yields few and small ones: names of parts, counts, never objects.
-    `width` limits how many run side by side.
+    `width` limits how many tasks there are, and so how many run side by side. Each is sent all items: give it where
+    they may be thousands.
     """
     if not items:
         return []

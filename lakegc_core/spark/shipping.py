@@ -1,6 +1,7 @@
-"""lakegc's own package on its way to executors that need not have it: one zip, of exactly the driver's code.
+"""lakegc's own package on its way to tasks, so that driver and tasks never differ.
 
-Third-party packages are not shipped: they come with the executors' Python (`spark.pyspark.python`).
+Executors elsewhere get one zip, of exactly the driver's code; third-party packages come with their own Python
+(`spark.pyspark.python`). Workers on this machine get the driver's search path.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import os
+import sys
 import tempfile
 import weakref
 import zipfile
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,21 +30,37 @@ _has_it: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def ship(spark: SparkSession) -> None:
-    """Give the tasks of a session this very package, unless they run on this machine with this Python anyway.
-
-    Once a session. The package goes before any lakegc that executors have installed: driver and tasks never differ.
-    """
+    """Give the tasks of a session this very package. Once a session. It goes before any lakegc that executors have
+    installed, or that lies in the folder in which workers start."""
     if spark in _has_it:
         return
-    connect = _is_connect(spark)
-    if connect or not (spark.conf.get("spark.master") or "").startswith("local"):
-        versions.add_package(spark, package(), connect=connect)
+    if runs_here(spark):
+        told = spark.sparkContext.environment
+        told |= search_path(told.get("PYTHONPATH", ""))
+    else:
+        versions.add_package(spark, package(), connect=_is_connect(spark))
     _has_it.add(spark)
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """True if the tasks run on this machine."""
+    return not _is_connect(spark) and str(spark.conf.get("spark.master", "")).startswith("local")
 
 
 def _is_connect(spark: SparkSession) -> bool:
     """True if a Spark Connect server runs the tasks: it may have any Python, even if its master is local."""
     return ".connect." in type(spark).__module__
+
+
+def search_path(others: str = "") -> dict[str, str]:
+    """The variables with which a Python on this machine imports what this process imports, and nothing from the folder
+    in which it starts. `others`: folders to look in last, as PYTHONPATH names them."""
+    places = [str(Path(place).absolute()) for place in sys.path]
+    found = PathFinder.find_spec(lakegc_core.__name__, places)
+    if found is None or list(found.submodule_search_locations or ())[:1] != list(lakegc_core.__path__):
+        places.insert(0, str(Path(lakegc_core.__path__[0]).parent))  # imported from elsewhere, as an editable one is
+    places += (place for place in others.split(os.pathsep) if place)  # an empty one is the folder of the start
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "PYTHONSAFEPATH": "1"}
 
 
 def package() -> Path:

@@ -20,7 +20,7 @@ from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import count_of, many
+from lakegc_core.spark.session import count_of, many, may_run_twice
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions
@@ -117,6 +117,7 @@ class Waves:
         rings = self._rings = self._rings or self._of_first_plan(plan)
         if self.gone:
             return False
+        self.is_unsure |= may_run_twice(self.spark)
         rest = [Piece(source) for source in plan.objects.sources]
         self._keeping = keeping_of(self.context, self.record.number, attempt) if rest else None
         glance, is_first = Glance(self.spark, self.context, plan.look), True

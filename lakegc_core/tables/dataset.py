@@ -20,7 +20,7 @@ from lakegc_core.spark.session import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, is_little, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address, read_all
-from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, write
+from lakegc_core.tables.parts import Part, PartWriter, list_parts, part_results, read_part, spark_width, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,11 @@ def readable(
 
     places = [(number, each) for number, dataset in enumerate(datasets) for each in range(len(dataset.sources))]
     feeds = [feed for dataset in datasets for feed in dataset.feeds()]
-    results = chain.from_iterable(map(task, places)) if is_little(feeds) else run_tasks(spark, places, task)
+    results: Iterable[Json]
+    if is_little(feeds):  # the session may not stand yet
+        results = chain.from_iterable(map(task, places))
+    else:  # each task is sent all parts, of which a ledger has ever more
+        results = run_tasks(spark, places, task, width=4 * spark_width(spark))
     good = {(result["dataset"], result["source"]) for result in results}
     return [
         replace(dataset, sources=tuple(source for each, source in enumerate(dataset.sources) if (number, each) in good))

@@ -31,6 +31,7 @@ _ROWS_PER_PART = 2_000_000  # bounds the memory of a task, whatever the size of 
 _ROWS_PER_GROUP = 131_072
 _READ_BATCH = 65_536
 _ROWS_PER_TASK = 50_000
+_SHUFFLE = 200  # Spark's own default of partitions, for platforms that say `auto`
 
 
 @dataclass(frozen=True)
@@ -241,8 +242,8 @@ def _may_hold(file: pq.ParquetFile, group: int, column: str, values: Sequence[st
 
 def spark_width(spark: SparkSession) -> int:
     """The number of tasks that run side by side, as far as the session tells."""
-    shuffle = spark.conf.get("spark.sql.shuffle.partitions", "8") or "8"
-    return max(1, int(shuffle) // 2)
+    shuffle = str(spark.conf.get("spark.sql.shuffle.partitions", ""))
+    return max(1, (int(shuffle) if shuffle.isdecimal() else _SHUFFLE) // 2)
 
 
 def tasks_for(files: int, each: int, most: int) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.cli import main, marking
+from lakegc_core.cli import main, opening
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
 from tests.support.replays import Replay, environment, replayed
@@ -74,7 +74,7 @@ class Command:
         out, err = StringIO(), StringIO()
         with ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(marking, "spark_of", lambda *_, **__: self.spark)
+            patch.setattr(opening, "spark_of", lambda *_, **__: self.spark)
             patch.setattr(sys, "stdin", StringIO())
             asks_again_at_once(patch)
             for each in (environment(mine), chdir(self.home), redirect_stdout(out), redirect_stderr(err)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakegc_core.cli import copying, marking, opening
+from lakegc_core.cli import opening
 from lakegc_core.config.settings import Settings
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_repository
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
@@ -98,6 +98,5 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def sparing(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of the whole run, quick on few rows; commands use it, too."""
     with quick(spark), pytest.MonkeyPatch.context() as patch:
-        for verbs in (opening, copying, marking):
-            patch.setattr(verbs, "spark_of", lambda *_, **__: spark)
+        patch.setattr(opening, "spark_of", lambda *_, **__: spark)
         yield spark

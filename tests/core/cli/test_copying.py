@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.cli import copying, main
+from lakegc_core.cli import main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.marks.json_files import encode, sealed
@@ -19,10 +19,10 @@ UNDONE = CopyResult("restore", "lake", "m1", "s3://b/ns", {"copied": 2, "missing
 def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_started(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def started(*_: object) -> None:
+    def started(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(copying, "spark_of", started)
+    monkeypatch.setattr(opening, "spark_of", started)
     desk.mark("m1", garbage=["data/a"])
     (tmp_path / "file").write_bytes(b"")
     assert main(["backup", "lake", "m1", f"{tmp_path}/file/x"]) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.cli import drill, main
+from lakegc_core.cli import main, opening
 from lakegc_core.copies import drill as drilling
 from lakegc_core.marks import drills
 from lakegc_core.names import Json
@@ -32,7 +32,7 @@ REPORT: Json = {
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drill, "spark_of", lambda *_: None)
+    monkeypatch.setattr(opening, "spark_of", lambda *_, **__: None)
 
 
 def test_nothing_begins_where_nothing_brings_it_back_or_nobody_confirms(

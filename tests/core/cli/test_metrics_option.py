@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.cli import main, marking
+from lakegc_core.cli import main, marking, opening
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.sweep.result import SweepResult
 from tests.core.cli.conftest import Desk
@@ -30,7 +30,7 @@ COMMANDS = {
 def file(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where metrics go, beside a lake whose mark `m1` stands. Nothing of Spark's runs."""
     desk.mark("m1", garbage=["data/a", "data/b"])
-    monkeypatch.setattr(marking, "spark_of", lambda *_, **__: None)
+    monkeypatch.setattr(opening, "spark_of", lambda *_, **__: None)
     monkeypatch.setattr(pipeline, "mark", lambda spark, context: pipeline.review(context))
     monkeypatch.setattr(pipeline, "sweep", lambda *_, **__: RESULT)
     monkeypatch.setattr(pipeline, "close", lambda *_: RESULT)

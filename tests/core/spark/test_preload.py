@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from lakegc_core.names import Json
-from lakegc_core.spark import preload
+from lakegc_core.spark import preload, shipping
 from lakegc_core.spark.session import run_tasks
 from tests.support.waiting import STARTS, until
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark's own daemon is used")
+
+ROOT = Path(__file__).parents[3]
 
 _TRY = """
 import sys, threading
@@ -46,10 +49,12 @@ else:
 """
 
 
-def _daemon(address: str) -> subprocess.Popen[bytes]:
+def _daemon(
+    address: str, variables: Mapping[str, str] = MappingProxyType({}), folder: Path | None = None
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", preload.__name__, "pyspark.worker"]
-    environment = os.environ | {"LAKEGC_WARM_WORKERS": address, "A_SETTING": "of the daemon's"}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    environment = os.environ | {"LAKEGC_WARM_WORKERS": address, "A_SETTING": "of the daemon's"} | dict(variables)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder)
 
 
 def _children(pid: int) -> list[int]:
@@ -71,6 +76,22 @@ def test_a_daemon_is_a_fork_of_the_warm_process_and_both_end_with_their_pipes() 
         driver.stdin.close()
         driver.wait(STARTS)
         _goes(Path(address.decode()).parent)
+
+
+def test_the_warm_process_and_a_daemon_take_nothing_from_the_folder_in_which_they_start(tmp_path: Path) -> None:
+    """Whoever stands in a clone of lakegc's sources works with the lakegc that began."""
+    (tmp_path / "lakegc_core").mkdir()
+    (tmp_path / "lakegc_core/__init__.py").write_text("raise SystemExit('another lakegc')")
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{_WARM}", "-"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdin and driver.stdout
+        pid, address = driver.stdout.readline().split()
+        daemon = _daemon(address.decode(), shipping.search_path(), tmp_path)
+        assert daemon.stdin and daemon.stdout
+        assert int.from_bytes(daemon.stdout.read(4), "big") > 0
+        assert len(_children(int(pid))) == 1
+        daemon.stdin.close()
+        assert daemon.wait(STARTS) == 0
 
 
 def _goes(path: Path) -> None:

@@ -74,6 +74,7 @@ def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch:
         return SimpleNamespace(version=f"{master} {quick}")
 
     monkeypatch.setattr(module, "session", starts)
+    monkeypatch.setattr(module, "_stands", lambda: False)
     monkeypatch.setattr(versions, "may_start_apart", lambda: True)
     sound, wrong = session_soon("local[2]", quick=True), session_soon("local[0]")
     may_start.set()
@@ -83,6 +84,9 @@ def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch:
     assert threading.current_thread().name not in begun
     assert session_soon("spark://there:7077").version == "spark://there:7077 False"
     monkeypatch.setattr(versions, "may_start_apart", lambda: False)
+    assert session_soon("local[2]").version == "local[2] False"
+    monkeypatch.setattr(versions, "may_start_apart", lambda: True)
+    monkeypatch.setattr(module, "_stands", lambda: True)
     assert session_soon("local[2]").version == "local[2] False"
     assert set(begun[2:]) == {threading.current_thread().name}, "else it stands before the command goes on"
 
@@ -101,8 +105,10 @@ def test_the_thread_that_starts_a_session_imports_nothing_of_spark() -> None:
             return found
 
         module.session = session
-        spark = module.session_soon("local[1]", {"spark.sql.shuffle.partitions": "1"}, quick=True)
+        conf = {"spark.sql.shuffle.partitions": "1", "spark.speculation": "true"}
+        spark = module.session_soon("local[1]", conf, quick=True)
         assert spark.range(3).count() == 3
+        assert not module.may_run_twice(spark), "whatever `conf` says"
         print(sorted(name for name in missing if not name.startswith("pyspark.testing")))
         spark.stop()
     """
@@ -110,6 +116,42 @@ def test_the_thread_that_starts_a_session_imports_nothing_of_spark() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=STARTS, check=False
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_session_that_stands_keeps_its_own_settings_and_its_tasks_take_the_drivers_lakegc(tmp_path: Path) -> None:
+    """As a platform or a program of somebody else's starts it; in its folder lies another lakegc."""
+    (tmp_path / "lakegc_core").mkdir()
+    (tmp_path / "lakegc_core/__init__.py").touch()
+    code = f"""
+        import os, sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from lakegc_core.spark import java
+        from lakegc_core.spark import session as module
+
+        java.prepare(quick=True)
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark.sql import SparkSession
+
+        own = {{"spark.sql.shuffle.partitions": "7", "spark.speculation": "true", "spark.ui.enabled": "false"}}
+        builder = SparkSession.builder.master("local[1]")
+        for key, value in own.items():
+            builder = builder.config(key, value)
+        stands = builder.getOrCreate()
+        module.java = None  # nobody would start one
+        spark = module.session_soon("local[*]", {{"spark.speculation": "false"}})
+        def task(item):
+            import lakegc_core
+            yield {{"from": list(lakegc_core.__path__)}}
+        print(spark is stands, spark.conf.get("spark.sql.shuffle.partitions"), module.may_run_twice(spark))
+        print(module.run_tasks(spark, [1], task))
+        spark.stop()
+    """
+    command = [sys.executable, "-P", "-c", textwrap.dedent(code)]
+    environment = {name: each for name, each in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=STARTS, check=False
+    )
+    assert done.stdout.splitlines() == ["True 7 True", str([{"from": [str(ROOT / "lakegc_core")]}])], done.stderr
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -123,6 +165,7 @@ def test_an_interrupt_stops_the_jobs_of_a_session_that_another_thread_started(mo
         return SimpleNamespace(sparkContext=context, version="4")
 
     monkeypatch.setattr(module, "session", starts)
+    monkeypatch.setattr(module, "_stands", lambda: False)
     monkeypatch.setattr(versions, "may_start_apart", lambda: True)
     spark = session_soon("local[2]")
     with pytest.raises(KeyboardInterrupt):
@@ -152,6 +195,7 @@ def test_whoever_gives_java_options_of_their_own_gets_none_for_little_work(
         raise LakegcError(f"quick: {quick}")
 
     monkeypatch.setattr(module, "prepare_environment", stop)
+    monkeypatch.setattr(module, "_stands", lambda: False)
     with pytest.raises(LakegcError, match=f"quick: {quick}"):
         session("local[1]", {"spark.python.daemon.module": "pyspark.daemon", **conf}, quick=True)
 

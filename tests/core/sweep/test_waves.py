@@ -22,7 +22,7 @@ from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
-from tests.support.lake import NO_SPARK, NOW, lake
+from tests.support.lake import NOW, lake
 from tests.support.marks import dataset
 from tests.support.swept import GARBAGE, Swept
 
@@ -62,6 +62,22 @@ def test_what_a_task_that_died_deleted_counts_as_deleted_when_the_sweep_plans_an
     swept.each_wave(wave)
     found = swept.sweep()
     assert (found.outcomes["deleted"], found.outcomes["already_gone"], swept.looks) == (3, 0, 3)
+
+
+@pytest.mark.parametrize(("twice", "gone"), [(True, 0), (False, 1)])
+def test_what_another_attempt_of_the_same_task_may_have_deleted_counts_as_deleted(
+    swept: Swept, twice: bool, gone: int
+) -> None:
+    """A session that somebody else started with speculation runs two attempts at once, and tells of one."""
+    swept.patch.setattr(waves, "may_run_twice", lambda spark: twice)
+
+    def wave(spark: SparkSession, pieces: list[Piece], work: Deletion, tasks: int | None) -> Wave:
+        connect(swept.context.data).delete_many(GARBAGE[:1])  # by the other attempt
+        return deletion.run_wave(spark, pieces, work, tasks)
+
+    swept.each_wave(wave)
+    found = swept.sweep()
+    assert (found.outcomes["deleted"], found.outcomes["already_gone"]) == (3 - gone, gone)
 
 
 def test_a_clock_that_is_set_back_while_a_sweep_deletes_lengthens_no_look(swept: Swept) -> None:
@@ -134,9 +150,7 @@ class Bench:
         seen: Any = SimpleNamespace(age=NOW.timestamp() - began_at)
         plan = Plan(self.objects(3), seen, None, Canaries(self.context))
         every = self.waves(lease)
-        with self.patch.context() as patch:
-            patch.setattr(waves, "spark_width", lambda spark: 2)
-            return every.delete(plan, 1)
+        return every.delete(plan, 1)
 
     def objects(self, rows: int) -> Dataset:
         """Two parts of a plan, of so many rows each."""
@@ -145,7 +159,8 @@ class Bench:
 
     def waves(self, lease: Lease | None = None) -> waves.Waves:
         record: Any = SimpleNamespace(journal=DatasetFolder(self.context.workspace, "outcomes"), number=1)
-        return waves.Waves(NO_SPARK, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
+        two_at_once: Any = SimpleNamespace(conf={"spark.sql.shuffle.partitions": "4"})
+        return waves.Waves(two_at_once, self.context, record, lease, Spinning(self.context), resumed=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture

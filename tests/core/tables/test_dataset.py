@@ -15,10 +15,12 @@ from lakegc_core.spark.session import Mapped, clear_errors, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.tables import dataset as module
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import filter_of
+from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +134,24 @@ def test_of_several_journals_those_parts_are_left_that_read(
     some, whole = readable(spark, journals, (CorruptFileError, ObjectNotFoundError))
     assert len(journals[0].parts) - len(some.parts) == 3, "a file of another name is none either"
     assert read(some) == ROWS[:3] and whole == journals[1] and read(whole) == ROWS
+
+
+def test_many_parts_are_read_through_by_few_tasks(
+    spark: SparkSession, folder: DatasetFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task is sent all parts: as many tasks as parts would take quadratic time."""
+    monkeypatch.setattr(module, "is_little", lambda feeds: False)
+    parts = [
+        part for row in ROWS for part in folder.written("", pa.RecordBatch.from_pylist([row], OBJECTS), OBJECTS).parts
+    ]
+    spark.sparkContext.setJobGroup("many parts", "")
+    (whole,) = readable(spark, [folder.dataset("", parts, OBJECTS)])
+    spark.sparkContext.setJobGroup("", "")
+    told = spark.sparkContext.statusTracker()
+    jobs = [told.getJobInfo(number) for number in told.getJobIdsForGroup("many parts")]
+    stages = [told.getStageInfo(number) for job in jobs if job for number in job.stageIds]
+    assert [stage and stage.numTasks for stage in stages] == [4 * spark_width(spark)] and len(parts) == 7
+    assert read(whole) == ROWS
 
 
 def test_a_column_that_a_part_lacks_is_an_error_and_no_column_of_nulls(

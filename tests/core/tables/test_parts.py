@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import parts as parquet
-from lakegc_core.tables.parts import Part, PartWriter, read_part
+from lakegc_core.tables.parts import Part, PartWriter, read_part, spark_width
 
 SCHEMA = pa.schema([pa.field("unit", pa.string(), nullable=False), pa.field("number", pa.int64(), nullable=False)])
 UNITS = st.lists(st.sampled_from(["", "data/", *(f"data/{letter}/" for letter in "abcdefgh")]), max_size=40)
@@ -59,3 +61,12 @@ def test_a_part_of_another_number_of_rows_is_an_error_also_where_none_is_read(co
     for wanted in ([], ["a"]):
         with pytest.raises(CorruptFileError, match="holds 8 rows"):
             list(read_part(config, "folder", other, within=("unit", wanted)))
+
+
+@pytest.mark.parametrize(("told", "width"), [("8", 4), ("1", 1), ("auto", 100), (None, 100)])
+def test_tasks_side_by_side_go_by_the_partitions_of_a_shuffle_and_by_sparks_default_where_there_is_no_number(
+    told: str | None, width: int
+) -> None:
+    """Databricks says `auto`."""
+    conf = {} if told is None else {"spark.sql.shuffle.partitions": told}
+    assert spark_width(cast("Any", SimpleNamespace(conf=conf))) == width
