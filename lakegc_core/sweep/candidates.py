@@ -52,9 +52,12 @@ def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of JUDGED with their outcomes after lakeFS was asked (column verdict; null: nothing shows it)."""
+    """Rows of JUDGED with their outcomes after lakeFS was asked about those planned (column verdict; null: nothing
+    shows it)."""
     for rows in batches:
-        yield row_of(JUDGED, columns_of(rows) | {"outcome": pc.coalesce(rows["verdict"], rows["outcome"])})
+        before = rows["outcome"]
+        told = pc.if_else(pc.equal(before, PLANNED), pc.coalesce(rows["verdict"], before), before)
+        yield row_of(JUDGED, columns_of(rows) | {"outcome": told})
 
 
 def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+AFTER = "after"
+"""Column of objects: the time of the event before the one that is put on record."""
+
+
 def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The rows whose object (column `address`) the store does not hold, by a request each on the executors."""
     return _those(rows, config, absent=True)
@@ -39,13 +43,18 @@ def spread(rows: DataFrame) -> DataFrame:
 
 def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
     """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If it
-    shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE; else None."""
+    shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE and AFTER; else None.
+
+    `deleted`: rows of a journal; an object may have several. They are brought together by object only where the store
+    shows one of the sample: that is a shuffle of all rows.
+    """
     from pyspark.sql import functions as F
 
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
     if not count_of(present(some, config).limit(1)):
         return None
-    return present(spread(deleted), config).withColumn("outcome", F.lit(STILL_THERE))
+    each = deleted.groupBy("address", "size").agg(F.max("at").alias(AFTER))
+    return present(spread(each), config).withColumn("outcome", F.lit(STILL_THERE))
 
 
 def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import Mapped, both, many, run_on_rows
+from lakegc_core.spark.session import Few, Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, largest_first
@@ -59,6 +60,7 @@ from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.joins import also_in, beside, flagged
+from lakegc_core.tables.key_scan import MOST
 from lakegc_core.tables.parts import bytes_of, write
 
 if TYPE_CHECKING:
@@ -120,13 +122,13 @@ class Planner:
         judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
-        if smuggled is not None:
-            judged = both(judged, smuggled.then(JUDGED, partial(planned, True)))
+        sides = [judged] if smuggled is None else _sides(judged, smuggled.then(JUDGED, partial(planned, True)))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
             look = take_look(self.spark, self.context, folder.path, self.reads)
-            judged, more = self._judged(judged, look, folder.below("reuploads"))
+            judged, more = self._judged(sides, look, folder.below("reuploads"))
+            sides = [judged]
             not_asked = more if not_asked is None else not_asked + (more or NOTHING)
             if number == LOOKS or not look.heads_moved(self.context):
                 break
@@ -179,26 +181,33 @@ class Planner:
         parts = write(asked, here.config, folders, schemas, split=_split_seen)[_BY_OTHER_MARKS]
         return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
 
-    def _judged(self, judged: Mapped, look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
+    def _judged(self, sides: Sequence[Mapped], look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
-        the sweep may be refused, or die, before there is a plan."""
-        ready = look.began_at - self.context.level.gap.total_seconds()
-        rows = flagged(self.spark, judged, "live", look.referred_to())
-        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
-        split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)
-        would_go, told = (split[name].mapped(self.spark) for name in (_CANDIDATES, _TOLD))
-        if split[_TOLD].rows:
-            sweeps.rescue(self.context, told.then(JUDGED, live))
+        the sweep may be refused, or die, before there is a plan. `sides`: see `_sides`."""
+        if max(look.referred_to().rows, look.kept_by_holds().rows) > MOST:  # keys that a job would shuffle for each
+            sides = [reduce(both, sides)]
+        looked = [self._looked_at(each, look, out) for each in sides]
+        candidates, told = (reduce(add, (each[name] for each in looked)) for name in (_CANDIDATES, _TOLD))
+        if told.rows:
+            sweeps.rescue(self.context, told.mapped(self.spark).then(JUDGED, live))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
-        asked = find_reuploads(self.spark, self.context, heads, split[_CANDIDATES], out, waited, self._known)
+        asked = find_reuploads(self.spark, self.context, heads, candidates, out, waited, self._known)
+        every = (candidates + told).mapped(self.spark)  # as one dataset: a union passes through the JVM
         if asked is None:
-            return both(would_go, told), None
+            return every, None
         if asked.shown.rows:
             sweeps.rescue(self.context, asked.shown.mapped(self.spark))
-        return both(beside(would_go, asked.verdicts, "verdict").then(JUDGED, answered), told), asked.left
+        return beside(every, asked.verdicts, "verdict").then(JUDGED, answered), asked.left
+
+    def _looked_at(self, judged: Mapped, look: Look, out: DatasetFolder) -> Mapping[str, Dataset]:
+        """The rows, with their `outcome` after a look: those that are planned, and the others."""
+        ready = look.began_at - self.context.level.gap.total_seconds()
+        rows = flagged(self.spark, judged, "live", look.referred_to())
+        rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
+        return out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)
 
     def _known(self) -> Known:
         """Proofs of contents, by earlier marks."""
@@ -261,6 +270,12 @@ class Planner:
         stops = self.context.settings.neighbours.strict or forgotten
         if not is_known and stops and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
+
+
+def _sides(candidates: Mapped, canaries: Mapped) -> list[Mapped]:
+    """Both as one; or each alone where tasks read the candidates in Python: a union would pass them through the JVM."""
+    as_one = isinstance(candidates.of, Few) or candidates.make is None
+    return [both(candidates, canaries)] if as_one else [candidates, canaries]
 
 
 def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:

@@ -34,7 +34,7 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import left_over
 from lakegc_core.sweep.keeping import kept, promised
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import absent, lying, settled, spread
+from lakegc_core.sweep.lost import AFTER, absent, lying, settled, spread
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
@@ -51,8 +51,6 @@ from lakegc_core.tables.joins import among
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_AFTER = "after"  # column of objects: the time of the event before the one that is put on record
 
 
 def run(
@@ -262,13 +260,13 @@ class _Sweep:
         )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome; at, if not now) on record. A column _AFTER is the time of an
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. A column AFTER is the time of an
         event before: the new one is dated later than that, because tasks date a delete as late as it can have been."""
         from pyspark.sql import functions as F
 
         at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())
-        if _AFTER in told.columns:
-            at = F.greatest(at, F.col(_AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
+        if AFTER in told.columns:
+            at = F.greatest(at, F.col(AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
         self._check_alone()
         self.record.journal.put("", rows, OUTCOMES_SCHEMA)
@@ -330,8 +328,7 @@ class _Sweep:
             return
         deleted, back = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED), self.record.brought_back
         deleted = deleted if back is None else deleted.join(many(back), "address", "left_anti")
-        told = deleted.groupBy("address", "size").agg(F.max("at").alias(_AFTER))
-        there = lying(told, self.context.data, samples, self.record.folder)
+        there = lying(deleted, self.context.data, samples, self.record.folder)
         if there is not None:
             self._journal(there, self.record.next_attempt())
 

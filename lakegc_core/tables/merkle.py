@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +28,14 @@ if TYPE_CHECKING:
 BRANCHES = 256
 """Branches of a tree, by the first byte of the SHA-256 of the first column."""
 
+_SIZE = hashlib.sha256().digest_size
+
 _LEAVES = pa.schema(
-    [HASH, pa.field("leaf", pa.binary(), nullable=False), pa.field("label", pa.string(), nullable=False)]
+    [
+        HASH,  # the number of the branch
+        pa.field("label", pa.string(), nullable=False),
+        pa.field("leaves", pa.binary(), nullable=False),  # of some rows, end to end
+    ]
 )
 _BRANCHES = pa.schema(
     [
@@ -62,7 +69,7 @@ class Tree:
 def tree_of(spark: SparkSession, rows: Dataset, label: str) -> Tree:
     """The tree of the rows. `label`: the column whose values are counted, of which there are few. Each part is checked
     by whoever reads it, a task, or this process where there are few rows: CorruptFileError."""
-    make = partial(_told_leaves, label)
+    make = partial(_packed_leaves, label)
     if rows.rows <= FEW:
         here = [pa.RecordBatch.from_pydict(make(each), _LEAVES) for each in rows.batches()]
         found = [row for each in _branches(pa.Table.from_batches(here, _LEAVES)) for row in each.to_pylist()]
@@ -98,23 +105,34 @@ def branch_of(first: bytes) -> int:
     return hashlib.sha256(first).digest()[0]
 
 
-def _told_leaves(label: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
-    """Make leaves of rows, with their branch and their label."""
-    firsts = _texts(rows.column(0)).to_pylist()
+def _packed_leaves(label: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
+    """The leaves of rows (_LEAVES), those of one branch and one label in one row: Spark takes much longer for as many
+    rows as there are leaves."""
+    firsts, labels = _texts(rows.column(0)).to_pylist(), rows[label].dictionary_encode()
+    branches = np.fromiter((branch_of(each) for each in firsts), np.int64, len(firsts))
+    pairs = branches * len(labels.dictionary) + labels.indices.to_numpy()
+    order = np.argsort(pairs)
+    found, starts = np.unique(pairs[order], return_index=True)
+    digests = leaves(rows)
+    packed = b"".join(digests[number] for number in order.tolist())
+    ends = (_SIZE * np.append(starts, len(order))).tolist()
     return {
-        "hash": np.fromiter((branch_of(each) for each in firsts), np.int64, len(firsts)),
-        "leaf": pa.array(leaves(rows), pa.binary()),
-        "label": rows[label],
+        "hash": found // len(labels.dictionary),
+        "label": labels.dictionary.take(pa.array(found % len(labels.dictionary))),
+        "leaves": pa.array([packed[start:end] for start, end in pairwise(ends)], pa.binary()),
     }
 
 
 def _branches(table: pa.Table) -> Iterator[pa.Table]:
     """The digest of each branch of a table, which has all of its rows."""
     for number in pc.unique(table["hash"]).to_pylist():
-        rows = table.filter(pc.equal(table["hash"], number))
-        own, labels = sorted(rows["leaf"].to_pylist()), pc.value_counts(rows["label"]).to_pylist()
-        counts = json.dumps({each["values"]: each["counts"] for each in labels})
-        found = {"hash": number, "rows": len(own), "digest": root_of(own), "counts": counts}
+        own: list[bytes] = []
+        counts: Counter[str] = Counter()
+        for row in table.filter(pc.equal(table["hash"], number)).to_pylist():
+            packed = row["leaves"]
+            own += [packed[at : at + _SIZE] for at in range(0, len(packed), _SIZE)]
+            counts[row["label"]] += len(packed) // _SIZE
+        found = {"hash": number, "rows": len(own), "digest": root_of(sorted(own)), "counts": json.dumps(counts)}
         yield pa.Table.from_pylist([found], _BRANCHES)
 
 

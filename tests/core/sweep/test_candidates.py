@@ -69,9 +69,14 @@ def test_what_a_look_found_decides_and_what_is_gone_already_stays_so(quick: Spar
 
 @pytest.mark.parametrize("made", BOTH)
 def test_an_answer_of_lakefs_counts_and_where_there_is_none_all_stays(quick: SparkSession, made: Rows) -> None:
-    rows = [row("a", verdict="rescued"), row("b", verdict="unconfirmed"), row("c")]
+    rows = [
+        row("a", verdict="rescued"),
+        row("b", verdict="unconfirmed"),
+        row("c"),
+        row("told before", "held", verdict="unconfirmed"),
+    ]
     found = made(quick, rows, ANSWERED).then(JUDGED, answered)
-    assert outcomes(found) == {"a": "rescued", "b": "unconfirmed", "c": "planned"}
+    assert outcomes(found) == {"a": "rescued", "b": "unconfirmed", "c": "planned", "told before": "held"}
 
 
 @pytest.mark.parametrize("made", BOTH)

@@ -88,6 +88,14 @@ def test_tasks_make_the_same_tree_as_one_process(
         assert tree_of(spark, rows, "outcome") == here
 
 
+def test_leaves_of_one_branch_and_label_go_to_their_branch_in_one_row() -> None:
+    """A shuffle of a row for each leaf took as long as all of the hashing."""
+    rows = rows_of(40_000)
+    packed = merkle._packed_leaves("outcome", pa.RecordBatch.from_pylist(rows, OUTCOMES_SCHEMA))
+    assert len(packed["hash"]) == len(packed["leaves"]) == 2 * merkle.BRANCHES
+    assert sum(len(each) for each in packed["leaves"].to_pylist()) == 32 * len(rows)
+
+
 def test_values_that_run_together_are_told_apart() -> None:
     rows = [pa.RecordBatch.from_pydict({"a": [first], "b": [second]}) for first, second in (("x1", "1"), ("x", "11"))]
     assert leaves(rows[0]) != leaves(rows[1])
