@@ -14,6 +14,7 @@ from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
+from lakegc_core.policy.safety import FULL, level_to_read
 from lakegc_core.sweep.authorize import judge
 
 _ICEBERG = "_lakefs_tables/iceberg/"
@@ -35,7 +36,7 @@ lakegc.yaml says `sweep: true`, one that waits for a person's word stops every n
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
-    found = [*_iceberg(context), *_strangers(context), *_left_behind(context), *_drill(context)]
+    found = [*_iceberg(context), *_strangers(context), *_left_behind(context), *_drill(context), *_raised(context)]
     mark = newest_mark(context)
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
@@ -55,6 +56,19 @@ def _drill(context: RepositoryContext) -> Iterator[Finding]:
             f"Drill {drill.name} did not pass: {drill.problem}.",
             "What sweeps delete by mistake may not come back, and what the drill deleted may be gone still.",
             f"lakegc drill {context.repository.id}; it first ends a drill that is not over.",
+        )
+
+
+def _raised(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that lakegc.yaml lets a sweep take more than the level does."""
+    told, level = context.policy.blast_radius, level_to_read(context.policy.safety or FULL.name)
+    if told and told > min(level.blast_radius_objects, level.blast_radius_bytes):
+        yield note(
+            "blast-radius-raised",
+            f"lakegc.yaml says `blast_radius: {100 * told:.3g}%`; level {level.name} lets one sweep take "
+            f"{level.blast_radius_objects:.0%} of lakeFS's objects and {level.blast_radius_bytes:.0%} of their bytes.",
+            "A mistaken rule or an emptied branch is stopped only beyond that.",
+            "Nothing, if jobs rewrite so much in a night. Otherwise take it out.",
         )
 
 

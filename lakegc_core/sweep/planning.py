@@ -90,6 +90,7 @@ class Planner:
     """Plans the attempts of one sweep.
 
     - `accepted`: guards that the operator accepted, with the reasons
+    - `judged_at`: when the guards judged, unix seconds; they did not count what was not ready then
     - `resumed`: the sweep was begun by a call that broke off
     - `budget`: what does not fit into it is not planned
     - `paths`: (branch, path) of objects on heads, for canaries
@@ -100,6 +101,7 @@ class Planner:
     record: SweepRecord
     reads: Reads
     accepted: Mapping[str, str]
+    judged_at: float
     resumed: bool
     budget: Budget = field(default_factory=Budget)
     paths: Sequence[tuple[str, str]] = ()
@@ -184,7 +186,7 @@ class Planner:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
         the sweep may be refused, or die, before there is a plan."""
-        ready = look.began_at - self.context.level.gap.total_seconds()
+        ready = min(look.began_at, self.judged_at) - self.context.level.gap.total_seconds()
         rows = flagged(self.spark, judged, "live", look.referred_to())
         rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
         split = out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)

@@ -138,6 +138,12 @@ def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -
     )
 
 
+def test_a_raised_limit_of_one_sweep_is_noted_and_a_lower_one_is_not(on_folder: Patient) -> None:
+    marked(on_folder)
+    assert findings(on_folder.policy(blast_radius=0.25)) == [("blast-radius-raised", Level.NOTE)]
+    assert findings(on_folder.policy(blast_radius=0.05)) == []
+
+
 def test_an_old_mark_is_named_with_its_age(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     marked(on_folder)
     later = clock.now() + timedelta(days=15)
