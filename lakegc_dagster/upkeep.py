@@ -83,7 +83,7 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             "gc_watch",
             _watch(options),
             "Fails if a repository has not been marked since the last round was due, or is not swept although "
-            "lakegc.yaml says so: because nobody asks for it, or because guards have stopped it for days.",
+            "lakegc.yaml says so: because nobody asks for it, or because it was stopped, or failed, for days.",
         ),
         "gc_doctor": job(
             "gc_doctor",
@@ -271,7 +271,7 @@ def _watch(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("watch"),
         description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
-        "that guards stop.",
+        "that guards stop or that come to no end.",
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,
     )
@@ -296,12 +296,14 @@ def _watch(options: LakegcConfig) -> Any:
                 continue
             if mark.stopped_by:
                 stopped[name] = mark.stopped_by
-                if wrong := rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now):
-                    unswept[name] = wrong
-            elif name not in runs.asked:
-                request = records.request_of(instance, options, GcCell(name, mark.mark_id))
-                if wrong := rounds.unswept(mark, now, busy=runs.at_work.get(name), requested=request):
-                    unswept[name] = wrong
+            requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
+            if mark.stopped_by or (requested and name not in runs.at_work):
+                wrong = rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now)
+            else:
+                busy = runs.at_work.get(name)
+                wrong = "" if name in runs.asked else rounds.unswept(mark, now, busy=busy, requested=requested)
+            if wrong:
+                unswept[name] = wrong
         counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
         shown = records_shown(("repository", "stopped by"), stopped.items())
         context.add_output_metadata(

@@ -299,6 +299,30 @@ def test_the_watch_names_sweeps_that_guards_stop_and_does_not_fail_before_days_h
     assert row.data == {"repository": "alpha", "stopped by": "blast-radius"}
 
 
+def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed_for_days(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep judges anew, so that it may refuse what the mark let pass."""
+    monkeypatch.setenv("LAKEGC_NOW", str(SLOT + 3_600))
+    site.create("alpha", "beta")
+    site.configure("  - {match: '*', sweep: true}\n")
+    for name in ("alpha", "beta"):
+        for day in (4, 3, 1, 0):
+            mark_id, at = f"m{9 - day}", SLOT - day * DAY
+            site.says_marked(name, mark_id, started=at, ready=at, stopped_by="clocks" if day == 3 else "")
+            (asked,) = [each for each in site.tick("sweep_confirmed").requests if name in each.run_key] or [None]
+            if asked is not None:
+                tags = {"dagster/partition/repository": name, "dagster/partition/mark_id": mark_id}
+                status = dg.DagsterRunStatus.FAILURE
+                sweep = site.defs.resolve_job_def("gc_sweep")
+                site.instance.create_run_for_job(sweep, status=status, tags={**asked.tags, **tags})
+    swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("beta", "m8").key))
+    site.instance.report_runless_asset_event(swept)
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert "- alpha: " in said and "for 4 days no sweep that was asked for came to its end, mark m9" in said
+    assert "beta:" not in said
+
+
 def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
