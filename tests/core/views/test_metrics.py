@@ -103,6 +103,11 @@ def test_a_refused_mark_says_so_and_nothing_of_it_may_be_swept() -> None:
     assert (found["refused"], found["sweepable_bytes"]) == (1, 0)
 
 
+def test_what_a_mark_could_not_ask_about_is_told() -> None:
+    assert figures(mark(unasked={"objects": 3, "bytes": 70}))["unasked_bytes"] == 70
+    assert figures(mark())["unasked_bytes"] == 0, "as in histories of earlier versions"
+
+
 @pytest.mark.parametrize("state", ["swept", "retired"])
 def test_nothing_of_a_swept_mark_may_be_swept(state: str) -> None:
     assert figures(mark(state))["sweepable_bytes"] == 0
