@@ -17,7 +17,7 @@ from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
-from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.context import left_of_deleted, open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
 from lakegc_core.names import Symptom, see
@@ -166,8 +166,7 @@ def _retire(options: LakegcConfig) -> Any:
             listed = {repository.id for repository in every_repository(lakegc)}
         instance, found = context.instance, _Retired()
         names = options.grid.repositories_of(instance)
-        for name in set(names) - listed:
-            context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+        _tell_deleted(lakegc, sorted(set(names) - listed), context, found)
         leased = _retire_in_all(lakegc, [name for name in names if name in listed], config, context, found)
         for _ in range(WAITS_FOR_LEASE):
             if not leased:
@@ -201,6 +200,24 @@ class _Retired:
     unknown: set[str] = field(default_factory=set)
 
 
+def _tell_deleted(
+    lakegc: LakegcResource, names: Sequence[str], context: dg.OpExecutionContext, found: _Retired
+) -> None:
+    """Add to the problems of `found` what deleted repositories left in a workspace, where nobody empties it."""
+    for name in names:
+        context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+        try:
+            folder = left_of_deleted(name, lakegc.settings())
+        except LakegcError as error:
+            found.problems[name] = str(error)
+            continue
+        if folder:
+            found.problems[name] = (
+                f"it is no repository of this lakeFS any more, and {folder} holds its marks, records or copies. Delete "
+                "that folder by hand once nobody needs them, if no other lakeFS keeps marks there"
+            )
+
+
 def _retire_in_all(
     lakegc: LakegcResource, names: Sequence[str], config: RetireConfig, context: dg.OpExecutionContext, found: _Retired
 ) -> dict[str, str]:
@@ -230,6 +247,7 @@ def _retire_in(
     waiting = {
         "no mark that was swept since goes until these sweeps are over": result.unclosed,
         "these copies in quarantine stay until somebody acts": result.quarantine.stuck,
+        "the time of these copies in quarantine was over days ago": result.quarantine.overdue,
     }
     told = (
         f"{title}: {'; '.join(f'mark {each}: {why}' for each, why in by.items())}"
