@@ -147,17 +147,18 @@ def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partiti
     assert "m01" in known(site)  # by Dagster's records the busy one may still have it
 
 
-def test_what_a_deleted_repository_left_in_a_workspace_is_named_with_its_folder(site: Site, tmp_path: Path) -> None:
+def test_what_a_deleted_repository_left_in_a_workspace_is_named_with_its_folder(site: Site) -> None:
     """Copies in quarantine, too, would lie there for ever, and nobody would say so."""
     site.create("alpha")
-    site.configure(f"  - {{match: '*', workspace: 'local://{tmp_path}/work'}}\n")
+    site.configure("  - {match: '*', workspace: 'local://work'}\n")
     for name in ("alpha", "gone", "clean"):
         GcCell(name, "m1").register(site.instance, site.options.grid)
-    (tmp_path / "work" / "gone" / "quarantine" / "m1").mkdir(parents=True)
+    left = site.server.sandbox.root / "work/gone/quarantine/m1"
+    left.mkdir(parents=True)
     assert site.run("gc_retire").success
-    (tmp_path / "work" / "gone" / "quarantine" / "m1" / "quarantine.json").write_text("{}")
+    (left / "quarantine.json").write_text("{}")
     said = failure_of(site.run("gc_retire"), "retire")
-    assert f"- gone: it is no repository of this lakeFS any more, and local://{tmp_path}/work/gone/ holds" in said
+    assert "- gone: it is no repository of this lakeFS any more, and local://" in said and "/work/gone/ holds" in said
     assert "clean" not in said and "alpha" not in said
 
 

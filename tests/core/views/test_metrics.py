@@ -77,6 +77,7 @@ def test_a_mark_that_waits_for_its_sweep_says_how_much_may_go_and_how_much_waits
         "garbage_objects": 4,
         "sweepable_bytes": 300,
         "unconfirmed_bytes": 100,
+        "unasked_bytes": 0,
         "last_mark_timestamp_seconds": 1_795_226_400,
         "readable": 1,
         "refused": 0,
