@@ -72,7 +72,8 @@ class Reason(StrEnum):
     FOREIGN = "foreign"  # not lakeFS's
     UNKNOWN = "unknown"  # below data/, under a name that lakeFS never gives
     MISSING = "missing"  # live, and not in the store
-    SWEPT_BEFORE = "swept_before"  # the same, and a sweep had deleted it: old commits that hold it count again now
+    GIVEN_UP = "given_up"  # the same, and a person accepted that for an earlier mark
+    SWEPT_BEFORE = "swept_before"  # missing, and a sweep had deleted it: old commits that hold it count again now
 
 
 class Symptom(StrEnum):

@@ -175,19 +175,30 @@ def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str)
 
 
 def stopped_since(instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str]) -> float:
-    """Since when guards have stopped each mark of a repository up to the newest, of the last few hundred, and nobody
-    has swept one in spite of them: when the first of them was begun, unix seconds."""
+    """Since when guards have stopped each mark of a repository up to the newest, of the last few hundred, or its sweep
+    was asked for in vain, and nobody has swept one: when the first of them was begun, unix seconds. A newest mark that
+    is not asked for yet says nothing."""
     before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
     marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
     cells = [str(GcCell(newest.repository, mark.mark_id).key) for mark in marks]
     which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=cells)
     swept = {record.partition_key for record in _records(instance, which)}
+    asked = _asked_marks(instance, options, newest.repository)
     since = newest.started_at
     for cell, mark in zip(cells, marks, strict=True):
-        if not mark.stopped_by or cell in swept:
+        is_stopped = bool(mark.stopped_by) or mark.mark_id in asked
+        if cell in swept or not (is_stopped or mark.mark_id == newest.mark_id):
             break
-        since = mark.started_at
+        since = mark.started_at if is_stopped else since
     return since
+
+
+def _asked_marks(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> set[str]:
+    """The marks of a repository whose sweeps the sensor asked for, of the last few hundred."""
+    runs = instance.get_runs(
+        dg.RunsFilter(job_name=options.job_name("gc_sweep"), tags={REPOSITORY_TAG: repository}), limit=_NEXT
+    )
+    return {run.tags[REQUESTED] for run in runs if REQUESTED in run.tags and is_ours(run, options)}
 
 
 def _complete(

@@ -192,14 +192,21 @@ def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | N
 
 
 def stopped(mark: Marked, since: float, now: datetime) -> str:
-    """The fault of a repository whose sweeps guards have stopped for too long; empty if there is none. `since`: unix
-    seconds, when the first of the marks was begun that were stopped one after another."""
+    """The fault of a repository whose sweeps guards have stopped for too long, or have been asked for in vain; empty if
+    there is none. `since`: unix seconds, when the first of the marks was begun that went so one after another."""
     waited = now.timestamp() - since
-    if not mark.stopped_by or waited < STOPPED_FOR.total_seconds():
+    if waited < STOPPED_FOR.total_seconds():
         return ""
+    told = f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days"
+    review = f"lakegc review {mark.repository} {mark.mark_id}"
+    if mark.stopped_by:
+        return (
+            f"{told} each mark has been stopped by guards, mark {mark.mark_id} by {mark.stopped_by}: {_WAY_OUT} "
+            f"({review})"
+        )
     return (
-        f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days each mark has been stopped by guards, "
-        f"mark {mark.mark_id} by {mark.stopped_by}: {_WAY_OUT} (lakegc review {mark.repository} {mark.mark_id})"
+        f"{told} no sweep that was asked for came to its end, mark {mark.mark_id} is the newest: look at the failed "
+        f"runs of gc_sweep, and do what they say ({review})"
     )
 
 

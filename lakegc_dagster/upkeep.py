@@ -17,7 +17,7 @@ from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
-from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.context import left_of_deleted, open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
 from lakegc_core.names import Symptom, see
@@ -84,7 +84,7 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
             "gc_watch",
             _watch(options),
             "Fails if a repository has not been marked since the last round was due, or is not swept although "
-            "lakegc.yaml says so: because nobody asks for it, or because guards have stopped it for days.",
+            "lakegc.yaml says so: because nobody asks for it, or because it was stopped, or failed, for days.",
         ),
         "gc_doctor": job(
             "gc_doctor",
@@ -167,8 +167,7 @@ def _retire(options: LakegcConfig) -> Any:
             listed = {repository.id for repository in every_repository(lakegc)}
         instance, found = context.instance, _Retired()
         names = options.grid.repositories_of(instance)
-        for name in set(names) - listed:
-            context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+        _tell_deleted(lakegc, sorted(set(names) - listed), context, found)
         leased = _retire_in_all(lakegc, [name for name in names if name in listed], config, context, found)
         for _ in range(WAITS_FOR_LEASE):
             if not leased:
@@ -202,6 +201,24 @@ class _Retired:
     unknown: set[str] = field(default_factory=set)
 
 
+def _tell_deleted(
+    lakegc: LakegcResource, names: Sequence[str], context: dg.OpExecutionContext, found: _Retired
+) -> None:
+    """Add to the problems of `found` what deleted repositories left in a workspace, where nobody empties it."""
+    for name in names:
+        context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
+        try:
+            folder = left_of_deleted(name, lakegc.settings())
+        except LakegcError as error:
+            found.problems[name] = str(error)
+            continue
+        if folder:
+            found.problems[name] = (
+                f"it is no repository of this lakeFS any more, and {folder} holds its marks, records or copies. Delete "
+                "that folder by hand once nobody needs them, if no other lakeFS keeps marks there"
+            )
+
+
 def _retire_in_all(
     lakegc: LakegcResource, names: Sequence[str], config: RetireConfig, context: dg.OpExecutionContext, found: _Retired
 ) -> dict[str, str]:
@@ -231,6 +248,7 @@ def _retire_in(
     waiting = {
         "no mark that was swept since goes until these sweeps are over": result.unclosed,
         "these copies in quarantine stay until somebody acts": result.quarantine.stuck,
+        "the time of these copies in quarantine was over days ago": result.quarantine.overdue,
     }
     told = (
         f"{title}: {'; '.join(f'mark {each}: {why}' for each, why in by.items())}"
@@ -272,7 +290,7 @@ def _watch(options: LakegcConfig) -> Any:
     @dg.op(
         name=options.job_name("watch"),
         description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
-        "that guards stop.",
+        "that guards stop or that come to no end.",
         required_resource_keys={options.resource_key},
         retry_policy=READING_RETRIES,
     )
@@ -299,12 +317,14 @@ def _watch(options: LakegcConfig) -> Any:
                 continue
             if mark.stopped_by:
                 stopped[name] = mark.stopped_by
-                if wrong := rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now):
-                    unswept[name] = wrong
-            elif name not in runs.asked:
-                request = records.request_of(instance, options, GcCell(name, mark.mark_id))
-                if wrong := rounds.unswept(mark, now, busy=runs.at_work.get(name), requested=request):
-                    unswept[name] = wrong
+            requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
+            if mark.stopped_by or (requested and name not in runs.at_work):
+                wrong = rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now)
+            else:
+                busy = runs.at_work.get(name)
+                wrong = "" if name in runs.asked else rounds.unswept(mark, now, busy=busy, requested=requested)
+            if wrong:
+                unswept[name] = wrong
         counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
         shown = records_shown(("repository", "stopped by"), stopped.items())
         metadata = {"repositories": len(choice.taken), **counts, **({"stopped_by_guards": shown} if stopped else {})}

@@ -56,6 +56,12 @@ def _waiting_time(value: object) -> timedelta:
     return found
 
 
+def _percentage(value: object) -> float:
+    if not isinstance(value, str) or not re.fullmatch(_PERCENT, value):
+        raise SettingsError(f"{value!r} is no percentage above 0% and up to 100%, such as 25%")
+    return float(value.strip(" %")) / 100
+
+
 def _as_spark_writes_it(value: object) -> str:
     if not isinstance(value, str | int | float):
         raise PydanticKnownError("string_type")
@@ -64,6 +70,7 @@ def _as_spark_writes_it(value: object) -> str:
 
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
 _DURATION = rf"\s*({_NUMBER}|({_NUMBER}[dhms])+)\s*$"
+_PERCENT = r"(?=.*[1-9])([0-9]{1,2}(\.[0-9]+)?|100(\.0+)?) ?%"
 _EXAMPLES = ["25h", "7d", "90m", "10s", "1h30m", 3600]
 _WRITTEN = WithJsonSchema(
     {"type": ["string", "number"], "pattern": f"^{_DURATION}", "minimum": 0, "examples": _EXAMPLES}
@@ -77,6 +84,13 @@ WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTE
 """A duration above 0."""
 Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN_ABOVE_0]
 """A duration above 0, kept as seconds."""
+
+Percentage = Annotated[
+    float,
+    BeforeValidator(told(_percentage)),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PERCENT}$", "examples": ["25%"]}),
+]
+"""A percentage above 0% and up to 100%, kept as a share."""
 
 
 def _settings_are_sparks(conf: Mapping[str, str]) -> Mapping[str, str]:

@@ -20,7 +20,18 @@ from pydantic_core import PydanticCustomError
 from lakegc_core.config import strict_yaml
 from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.config.credentials import AzureAccess, S3Access
-from lakegc_core.config.fields import Duration, Flag, Items, Seconds, SparkConf, Text, WaitingTime, flag_by, told
+from lakegc_core.config.fields import (
+    Duration,
+    Flag,
+    Items,
+    Percentage,
+    Seconds,
+    SparkConf,
+    Text,
+    WaitingTime,
+    flag_by,
+    told,
+)
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
 from lakegc_core.config.reach import unreachable
 from lakegc_core.config.rings import RingSettings
@@ -203,6 +214,8 @@ class RepositoryPolicy:
     """Whether what lies below data/ under a name that lakeFS never gives is collected like its own data."""
     ignore_commits: Items[Text] = ()
     """Ids of commits that are passed over while their metarange cannot be read."""
+    blast_radius: Percentage | None = None
+    """How much of lakeFS's objects, and of their bytes, one sweep may take: a percentage; by the level if left out."""
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     """The most that one sweep does."""
     rings: RingSettings = field(default_factory=RingSettings)

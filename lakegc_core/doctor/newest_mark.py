@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level, alarm, note, warning
+from lakegc_core.clock import instant
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, some, warning
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import last_drill
+from lakegc_core.marks.quarantine import overdue
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME
+from lakegc_core.policy.safety import FULL, level_to_read
 from lakegc_core.sweep.authorize import judge
 
 _ICEBERG = "_lakefs_tables/iceberg/"
@@ -35,15 +38,16 @@ lakegc.yaml says `sweep: true`, one that waits for a person's word stops every n
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
     """Findings of the newest complete mark, and whether lakeFS keeps Iceberg tables here. Reads a few small files."""
-    found = [*_iceberg(context), *_strangers(context), *_left_behind(context), *_drill(context)]
+    found = [*_iceberg(context), *_strangers(context), *_left_behind(context)]
+    found += [*_drill(context), *_raised(context), *_overdue(context)]
     mark = newest_mark(context)
     if mark is None:
         why = "What is not lakeFS's in this namespace, and what holds keep, only a mark finds out."
         do = f"lakegc mark {context.repository.id}"
         return [*found, note(NO_MARK, "There is no complete mark yet.", why, do)]
     opened = open_mark(context, mark.mark_id)
-    looked = [*_age(opened), *_guards(opened), *_ignored(opened), *_foreign(opened.mark), *_references(opened)]
-    return [*found, *looked]
+    found += [*_age(opened), *_guards(opened), *_unasked(opened.mark), *_ignored(opened)]
+    return [*found, *_foreign(opened.mark), *_references(opened)]
 
 
 def _drill(context: RepositoryContext) -> Iterator[Finding]:
@@ -55,6 +59,33 @@ def _drill(context: RepositoryContext) -> Iterator[Finding]:
             f"Drill {drill.name} did not pass: {drill.problem}.",
             "What sweeps delete by mistake may not come back, and what the drill deleted may be gone still.",
             f"lakegc drill {context.repository.id}; it first ends a drill that is not over.",
+        )
+
+
+def _overdue(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that copies stay in quarantine although their time was over days ago."""
+    if found := overdue(context):
+        first = min(found.values())
+        yield warning(
+            "quarantine-overdue",
+            f"Copies of what {len(found):,} marks would delete stay in quarantine, although the time of the first was "
+            f"over at {instant(first)}: {some(sorted(found))}.",
+            "Only `lakegc retire` empties a quarantine, and only once a complete mark began after its time.",
+            f"lakegc mark {context.repository.id}, then lakegc retire {context.repository.id}, which says of each why "
+            "it stays. In Dagster, turn on the schedule retire_marks.",
+        )
+
+
+def _raised(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that lakegc.yaml lets a sweep take more than the level does."""
+    told, level = context.policy.blast_radius, level_to_read(context.policy.safety or FULL.name)
+    if told and told > min(level.blast_radius_objects, level.blast_radius_bytes):
+        yield note(
+            "blast-radius-raised",
+            f"lakegc.yaml says `blast_radius: {100 * told:.3g}%`; level {level.name} lets one sweep take "
+            f"{level.blast_radius_objects:.0%} of lakeFS's objects and {level.blast_radius_bytes:.0%} of their bytes.",
+            "A mistaken rule or an emptied branch is stopped only beyond that.",
+            "Nothing, if jobs rewrite so much in a night. Otherwise take it out.",
         )
 
 
@@ -81,6 +112,20 @@ def _guards(context: MarkContext) -> Iterator[Finding]:
                 f"The danger: {BY_NAME[verdict.name].danger}.",
                 "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",
             )
+
+
+def _unasked(mark: MarkArtifacts) -> Iterator[Finding]:
+    """The finding that the mark could not ask about some candidates."""
+    waiting = mark.facts(ExpiredFacts).waiting
+    if waiting.objects:
+        yield warning(
+            "not-asked-about",
+            f"Mark {mark.mark_id} could not ask about {waiting.objects:,} candidates ({waiting.bytes:,} bytes): a "
+            "branch may show them.",
+            "They are not deleted until a mark and a sweep could ask. If that goes on each night, garbage grows.",
+            "Raise `scale.lakefs_requests`. Where HEADs do not suffice, raise `scale.asking_share`. If the server "
+            "never compacts: server: {compaction: never}.",
+        )
 
 
 def _ignored(context: MarkContext) -> Iterator[Finding]:

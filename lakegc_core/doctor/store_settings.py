@@ -14,8 +14,10 @@ from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
 
 _GC = "_lakefs/retention/gc/"
-_WRITTEN_ANEW = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
-"""Folders of what lakeFS prepares for a collector and what its own collectors leave: every mark has it written anew."""
+_OWN_LISTS = (f"{_GC}commits/", f"{_GC}uncommitted/")
+"""Folders of the lists that lakeFS prepares for each mark and each look, and never deletes."""
+_MAY_EXPIRE = (*_OWN_LISTS, *(f"{_GC}{name}/" for name in ("addresses", "unified", "reports")))
+"""These, and the lists of what collectors deleted: docs/artifacts.md says what may go when."""
 
 _BACK = (
     "Until then `lakegc restore REPO MARK` brings back what the sweep of a mark deletes, and its space is free only "
@@ -41,14 +43,16 @@ def examine_settings(
     backed_up: bool = False,
     workspace: StoreSettings | None = None,
     home: str = HOME,
+    folder: str | None = None,
 ) -> list[Finding]:
     """The findings on a store's settings. `metadata`: the folder of ranges and metaranges, if it lies in the namespace.
     `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says; `backed_up`: whether it demands a backup
     before each sweep. `workspace`: the settings where marks and copies in quarantine lie, if that is another place;
-    `home`: their folder there."""
+    `home`: their folder there. `folder`: where the namespace lies, if it is a folder of this machine."""
     return [
         *_lifecycle(told, metadata or "_lakefs"),
         *_lifecycle_of_workspace(workspace, home),
+        *_own_lists(told, folder),
         *_lock(told),
         *_lock_of_workspace(told, workspace),
         *_versions(told),
@@ -96,6 +100,27 @@ def _lifecycle_of_workspace(told: StoreSettings | None, home: str) -> Iterator[F
             yield _marks_go(what.rstrip(), home)
 
 
+def _own_lists(told: StoreSettings, folder: str | None) -> Iterator[Finding]:
+    """The finding that nothing deletes what lakeFS writes for marks and looks."""
+    if isinstance(told.lifecycle, Untold):
+        return
+    whole = [each.prefix for each in told.lifecycle if each.effect is Effect.EXPIRES and not each.narrowed]
+    stay = [each for each in _OWN_LISTS if not any(each.startswith(prefix) for prefix in whole)]
+    if stay:
+        do = "Let a lifecycle rule expire both folders after 7 days"
+        if folder is not None:
+            places = " ".join(f"{folder}/{each.rstrip('/')}" for each in _OWN_LISTS)
+            do = f"Run each day: find {places} -type f -mtime +7 -delete"
+        yield Finding(
+            "lists-of-lakefs",
+            Level.NOTE,
+            f"No lifecycle rule deletes what lakeFS writes below {' and '.join(stay)}.",
+            "For each mark and each look of a sweep lakeFS writes lists there, and never deletes them: with 200,000 "
+            "commits some 30 GB a year.",
+            f"{do} (docs/artifacts.md#what-lakefs-writes-for-it). {see(Symptom.BILL_DID_NOT_FALL)}",
+        )
+
+
 def _marks_go(what: str, home: str) -> Finding:
     why = "Marks and records of sweeps go with it. Then garbage is confirmed anew, and a broken-off sweep is lost."
     do = f"Take {home}/ out of this rule. `lakegc retire` deletes old marks."
@@ -105,7 +130,7 @@ def _marks_go(what: str, home: str) -> Finding:
 def _expires(rule: LifecycleRule, metadata: str) -> Iterator[Finding]:
     what = f"{_named(rule)} deletes objects below {_place(rule)} {rule.when}".rstrip()
     folder = f"{rule.prefix.rstrip('/')}/"  # rules need no slash at their end
-    if folder.startswith(_WRITTEN_ANEW):
+    if folder.startswith(_MAY_EXPIRE):
         return
     if folder.startswith(f"{HOME}/"):
         yield _marks_go(what, HOME)
@@ -183,7 +208,8 @@ def _versions(told: StoreSettings) -> Iterator[Finding]:
     if isinstance(told.lifecycle, Untold):
         what = "The store keeps old versions. Whether a lifecycle rule deletes them cannot be told."
     do = (
-        "Let a lifecycle rule delete old versions, or say `versions: delete` in lakegc.yaml (S3; docs/stores.md). "
+        "Let a lifecycle rule delete old versions. `versions: delete` in lakegc.yaml (S3; docs/stores.md) is for later "
+        "sweeps only: what went already stays until such a rule deletes it. "
         f"{see(Symptom.BILL_DID_NOT_FALL)}"
     )
     yield Finding("versioning", Level.NOTE if isinstance(told.lifecycle, Untold) else Level.WARNING, what, why, do)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NESTED = "^data/(.*/)?_lakefs/"  # metadata of another repository below data/: its data lies among ours
+_PROBE = "dummy"  # that servers of long ago left at the root when a repository was created
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
 _FOLDERS_HERE, _THREADS = 1_000, 4  # of little work
 
@@ -205,15 +206,15 @@ class _Listing:
         for prefix in ("", DATA):
             for level in store.list_level(prefix):
                 self.write(writer, level.objects, prefix)
-                for folder in level.prefixes:
-                    found_metadata |= folder in self.metadata or folder == f"{DEFAULT_PREFIX}/"
-                    if folder != DATA and folder not in self.metadata:
-                        folders.append(folder)
-        found_metadata = found_metadata or any(self._has(store, prefix) for prefix in self.metadata)
+                found_metadata |= pc.any(pc.equal(level.objects["address"], _PROBE)).as_py() is True
+                folders += [each for each in level.prefixes if each != DATA and each not in self.metadata]
+        found_metadata = found_metadata or any(self._has_files(store, prefix) for prefix in self.metadata)
         return folders, found_metadata, writer.close()
 
-    def _has(self, store: Store, prefix: str) -> bool:
-        return any(level.prefixes or level.objects.num_rows for level in store.list_level(prefix))
+    def _has_files(self, store: Store, prefix: str) -> bool:
+        """True if objects lie directly in a folder, as lakeFS's ranges and its probe do. lakegc's own, of this very
+        mark too, lie deeper."""
+        return any(level.objects.num_rows for level in store.list_level(prefix))
 
     def listed(self, unit: str, counts: Mapping[str, int]) -> Json:
         """A row of UNITS_SCHEMA, for a unit that was listed just now."""

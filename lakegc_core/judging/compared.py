@@ -1,27 +1,32 @@
-"""Measures by which guards compare a mark with the mark before: its sums, and what became of objects staged then."""
+"""Measures by which guards compare a mark with the mark before: its sums, what became of objects staged then, and what
+a person has accepted since."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
+from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError, SettingsError
 from lakegc_core.judging.summary import Findings
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
+from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of, without_drills
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
+from lakegc_core.policy.safety import level_to_read
+from lakegc_core.policy.too_much import ready_at
 from lakegc_core.spark.session import count_of, many
+from lakegc_core.tables.dataset import readable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _COLUMNS = ("address", "reason")
-_GUARD = "blast-radius"
+_MUCH, _MISSING = "blast-radius", "live-in-listing"
 _GONE = (Outcome.DELETED, Outcome.LOST)
 """Outcomes after which an object is not there any more."""
 
@@ -57,7 +62,7 @@ def accepted_before(context: MarkContext, expired: Amount) -> Amount:
     before = previous_mark(context)
     try:
         left = NOTHING if before is None else _accepted_left(before)
-    except (MarkError, KeyError, TypeError, ValueError):  # anybody may replace a report
+    except (MarkError, SettingsError, KeyError, TypeError, ValueError):  # anybody may replace a report
         return NOTHING
     if before is None or left.objects <= 0 or _another_was_swept_since(context, before):
         return NOTHING
@@ -65,18 +70,54 @@ def accepted_before(context: MarkContext, expired: Amount) -> Amount:
 
 
 def _accepted_left(mark: MarkArtifacts) -> Amount:
-    """What was accepted of a mark's garbage, without what its sweeps deleted."""
+    """What was accepted of a mark's garbage, without what its sweeps deleted. A word counts for what was ready when it
+    was given."""
     facts = mark.facts(ExpiredFacts)
     left, gone = facts.accepted, NOTHING
     for number in _that_may_have_deleted(mark):
         report = report_of(mark.store, mark.folder, number)
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
-        guards = () if report.get("only") else report["guards"]
-        if any(each["name"] == _GUARD and each.get("accepted_because") for each in guards):
-            left = facts.expired
+        if _accepts(report, _MUCH):
+            left = ready_at(facts, report["judged_at"], level_to_read(report["counted"]["safety"]).gap)
         gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
     return left - gone
+
+
+def _accepts(report: Mapping[str, Any], guard: str) -> bool:
+    """True if a person accepted a guard for a sweep of its mark, by the report of that sweep."""
+    guards = () if report.get("only") else report["guards"]
+    return any(each["name"] == guard and each.get("accepted_because") for each in guards)
+
+
+def given_up(spark: SparkSession, context: MarkContext) -> DataFrame | None:
+    """The addresses that the mark before missed and that a person has given up: by accepting the guard live-in-listing
+    for a sweep of that mark, or of an earlier one. None if there are none, or if that cannot be told."""
+    before = previous_mark(context)
+    try:
+        reasons = [] if before is None else _reasons_given_up(before)
+    except (MarkError, KeyError, TypeError, ValueError):  # anybody may replace a report
+        return None
+    if before is None or not reasons:
+        return None
+    missing = before.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, MISSING)
+    (whole,) = readable(spark, [missing], (CorruptFileError, ObjectNotFoundError))
+    if whole != missing:
+        context.say(f"{Stage.EXPIRED_ADDRESSES}: mark {before.mark_id} does not say what was missing; all of it counts")
+        return None
+    rows = missing.frame(spark, *_COLUMNS)
+    return rows.where(rows["reason"].isin(reasons)).select("address")
+
+
+def _reasons_given_up(mark: MarkArtifacts) -> list[str]:
+    """The reasons of what a mark missed that say that a person has given it up."""
+    facts = mark.facts(ExpiredFacts)
+    reasons = [Reason.GIVEN_UP.value] if facts.given_up else []
+    if facts.missing > facts.given_up:
+        numbers = sweeps_of(mark.store, mark.folder)
+        reports = [report_of(mark.store, mark.folder, number) for number in numbers]
+        reasons += [Reason.MISSING.value] if any(each and _accepts(each, _MISSING) for each in reports) else []
+    return reasons
 
 
 def _another_was_swept_since(context: MarkContext, mark: MarkArtifacts) -> bool:

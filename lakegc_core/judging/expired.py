@@ -16,7 +16,7 @@ from lakegc_core.inventory.carried import LEARNT
 from lakegc_core.judging import statistics
 from lakegc_core.judging.asked import Asked, ask_branches
 from lakegc_core.judging.canaries import smuggle
-from lakegc_core.judging.compared import accepted_before, previous_of, staged_lost
+from lakegc_core.judging.compared import accepted_before, given_up, previous_of, staged_lost
 from lakegc_core.judging.optimized import ChangedAddresses
 from lakegc_core.judging.reasons import Judge, divide
 from lakegc_core.judging.since import with_since
@@ -41,12 +41,14 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.remembered import PROOFS
 from lakegc_core.references.shown.reuploads import WAITING
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped, moment
+from lakegc_core.spark.session import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import flagged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_GIVEN_UP = "given_up"  # column of missing objects
 
 
 def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[ExpiredFacts]:
@@ -124,13 +126,15 @@ def _facts(
         sizes=statistics.by_class(sums, "size"),
         violations=sums["violations"],
         text_lists=write_text(spark, context, findings.expired),
-        missing=amount_of(sums, Reason.MISSING).objects,
+        missing=(amount_of(sums, Reason.MISSING) + amount_of(sums, Reason.GIVEN_UP)).objects,
+        given_up=amount_of(sums, Reason.GIVEN_UP).objects,
         swept_before=amount_of(sums, Reason.SWEPT_BEFORE).objects,
         missing_paths=_missing_paths(spark, context, found, findings.missing) if context.policy.origins else (),
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, findings),
         neighbours=neighbours,
         accepted=accepted_before(context, groups.expired),
+        unconfirmed=statistics.unconfirmed(sums),
         refers_elsewhere=merged(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]
         ),
@@ -141,7 +145,7 @@ def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | 
     """Objects that are referred to and are not in the store."""
     if missing is None:
         return Dataset(FINDINGS_SCHEMA)
-    rows = _missing(with_swept(spark, context, missing))
+    rows = _missing(with_swept(spark, context, missing), given_up(spark, context))
     return context.mark.out(Stage.EXPIRED_ADDRESSES).put(MISSING, rows, FINDINGS_SCHEMA, Summary.of(context))
 
 
@@ -167,11 +171,15 @@ def _judged(
     return Findings.put(context.mark.out(Stage.EXPIRED_ADDRESSES), rows, split, summary)
 
 
-def _missing(addresses: DataFrame) -> DataFrame:
-    """Live addresses that the store lacks, shaped like the other rows."""
+def _missing(addresses: DataFrame, given_up: DataFrame | None) -> DataFrame:
+    """Live addresses that the store lacks, shaped like the other rows. `given_up`: see `compared.given_up`."""
     from pyspark.sql import functions as F
 
-    reason = F.when(F.col(SWEPT), Reason.SWEPT_BEFORE.value).otherwise(Reason.MISSING.value)
+    reason = F.when(F.col(SWEPT), Reason.SWEPT_BEFORE.value)
+    if given_up is not None:
+        addresses = addresses.join(many(given_up.withColumn(_GIVEN_UP, F.lit(True))), "address", "left")
+        reason = reason.when(F.col(_GIVEN_UP), Reason.GIVEN_UP.value)
+    reason = reason.otherwise(Reason.MISSING.value)
     return addresses.select(
         "address",
         F.lit(0).cast("long").alias("size"),

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakegc_core.inventory.carried import unit_of
 from lakegc_core.judging.reasons import Names
 from lakegc_core.names import Json, Reason
-from lakegc_core.policy.facts import AgeOrSize, Folder
+from lakegc_core.policy.facts import AgeOrSize, Amount, Folder
 from lakegc_core.policy.namespace import UPLOAD_PART
 from lakegc_core.policy.xids import told_until, xid_times
 from lakegc_core.spark.session import run_on_rows
@@ -49,6 +49,9 @@ _CLASSES = {
 _DAY = 86_400
 _SINCE = "since:"
 """The beginning of the name of a total: the least `since` of a table follows, in microseconds."""
+_UNCONFIRMED = "unconfirmed:"
+"""The beginning of the names of totals of the objects that are unreferenced since a moment, which follows, in
+microseconds."""
 _EXPIRED, _STRANGE = range(2)
 _ROWS = pa.schema([KIND, ("prefix", pa.string()), ("objects", pa.int64()), ("bytes", pa.int64())])
 _FOLDERS = pa.schema([HASH, *_ROWS])
@@ -78,6 +81,25 @@ def first_since(total: Mapping[str, int]) -> float | None:
     found = (int(name.removeprefix(_SINCE)) for name in total if name.startswith(_SINCE))
     first = min(found, default=None)
     return None if first is None else first / 1e6
+
+
+def unconfirmed_sums(expired: pa.Table) -> dict[str, int]:
+    """Objects and bytes by `since`, of rows with `size` and `since`: sums that may be added up over parts. There are as
+    many moments as marks began within a gap."""
+    rows = pa.table({"size": expired["size"], "since": expired["since"].cast(pa.int64())})
+    found: dict[str, int] = {}
+    for row in rows.group_by("since").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+        found[f"{_UNCONFIRMED}{row['since']}:objects"] = row["size_count"]
+        found[f"{_UNCONFIRMED}{row['since']}:bytes"] = row["size_sum"]
+    return found
+
+
+def unconfirmed(total: Mapping[str, int]) -> tuple[tuple[float, Amount], ...]:
+    """The expired objects that `unconfirmed_sums` counted, by `since`."""
+    moments = sorted({int(name.split(":")[1]) for name in total if name.startswith(_UNCONFIRMED)})
+    return tuple(
+        (at / 1e6, Amount(total[f"{_UNCONFIRMED}{at}:objects"], total[f"{_UNCONFIRMED}{at}:bytes"])) for at in moments
+    )
 
 
 def by_class(total: Mapping[str, int], kind: str) -> tuple[AgeOrSize, ...]:

@@ -59,12 +59,14 @@ class Summary:
         expired = table.filter(pc.equal(table["reason"], Reason.UNREFERENCED))
         old = pc.less(expired["last_modified"], instant(self.cutoff))
         fit = pc.and_(self.namespace.deletable(expired["address"], unknown_names=self.unknown_names), old)
-        ready = expired.filter(pc.less_equal(expired["since"], instant(self.confirmed)))
+        is_ready = pc.less_equal(expired["since"], instant(self.confirmed))
+        ready = expired.filter(is_ready)
         found["confirmed:objects"] = ready.num_rows
         found["confirmed:bytes"] = pc.sum(ready["size"]).as_py() or 0
         if left := pc.sum(pc.is_in(table["address"], pa.array(self.canaries, pa.string()))).as_py():
             found[CANARIES] = left
         found["violations"] = expired.num_rows - (pc.sum(fit).as_py() or 0)
+        found |= statistics.unconfirmed_sums(expired.filter(pc.invert(is_ready)))
         return found | statistics.sums(expired, self.now)
 
 

@@ -31,7 +31,7 @@ from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.policy.safety import Level
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.base import StoreConfig, connect, holds_any
 from lakegc_core.store.factory import check_place, config_for
 from lakegc_core.store.local import LocalConfig
 
@@ -141,6 +141,16 @@ def workspace_at(uri: str, settings: Settings) -> StoreConfig:
     check_place(uri)
     place = Namespace(uri)
     return config_for(place, settings, local_folder=f"/{place.path}")
+
+
+def left_of_deleted(name: str, settings: Settings) -> str:
+    """The home in a workspace of a repository that lakeFS does not know any more, if anything lies there; "" if not.
+    What lies below its namespace goes with that."""
+    uri = settings.policy_for(name).workspace
+    if not uri:
+        return ""
+    workspace = workspace_at(uri, settings)
+    return f"{workspace.root}/{name}/" if holds_any(connect(workspace), f"{name}/") else ""
 
 
 def other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:

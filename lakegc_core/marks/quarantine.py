@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
@@ -40,6 +41,8 @@ from lakegc_core.tables.key_scan import by_address, filter_of
 FOLDER = "quarantine"
 """The folder of a home for quarantines, with a folder for each mark: the record, and the copies below `objects/`."""
 
+OVERDUE = timedelta(days=2)
+"""Time after which copies whose time is over are a fault: each night should empty them."""
 _BATCH = 1_000  # keys a request
 _FIRST = 1_000  # objects that are asked for one by one, at most
 _ADDRESSES = pa.schema([FINDINGS_SCHEMA.field("address")])
@@ -71,12 +74,14 @@ class Quarantine:
 class Emptying:
     """The result of `empty`. `emptied` maps ids of marks to the objects and bytes of the copies that went, `kept` to
     the reasons why copies stay, `amounts` to how many those are, as far as records tell; `stuck`: those of them that no
-    time ends, but a person. `failed`: why copies of marks stay whose time is over."""
+    time ends, but a person; `overdue`: others of them whose time was over OVERDUE ago. `failed`: why copies of marks
+    stay whose time is over."""
 
     emptied: dict[str, dict[str, int]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
+    overdue: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -172,6 +177,8 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
                 with suppress(MarkError):
                     if (record := record_of(context, mark_id)) is not None:
                         found.amounts[mark_id] = record.amount
+                        if not stuck and _is_overdue(record, now):
+                            found.overdue[mark_id] = why
             elif not dry_run:
                 found.emptied[mark_id] = _empty(context, mark_id, held)
             elif (record := record_of(context, mark_id)) is not None:
@@ -180,6 +187,22 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
             context.say(f"retire: {error}")
             found.failed[mark_id] = str(error)
     return found
+
+
+def overdue(context: RepositoryContext) -> dict[str, float]:
+    """The marks whose copies stay although their time was over OVERDUE ago, with that time, unix seconds. Records that
+    do not read are passed over: `empty` tells of them."""
+    now, found = clock.now().timestamp(), dict[str, float]()
+    for mark_id in quarantined(context):
+        with suppress(MarkError):
+            record = record_of(context, mark_id)
+            if record is not None and _is_overdue(record, now):
+                found[mark_id] = record.until
+    return found
+
+
+def _is_overdue(record: Quarantine, now: float) -> bool:
+    return now > record.until + OVERDUE.total_seconds()
 
 
 def _stuck(context: RepositoryContext, mark_id: str) -> str:

@@ -77,6 +77,9 @@ class Evidence:
     """Facts about other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False
     """True if a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
+    blast_radius: float | None = None
+    """The share of lakeFS's objects, and of their bytes, that one sweep may take by lakegc.yaml; None: as the level
+    says."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 

@@ -2,7 +2,8 @@
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost` and `accepted`, without which a guard is stricter, and `known` and `unread` of neighbours.
+default, but `staged_lost`, `accepted`, `given_up` and `unconfirmed`, without which a guard is stricter, and `known` and
+`unread` of neighbours.
 Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
@@ -269,7 +270,7 @@ class ExpiredFacts(Groups, StageFacts):
 
     stage: ClassVar[Stage] = Stage.EXPIRED_ADDRESSES
 
-    missing: int  # live addresses that the store lacks
+    missing: int  # live addresses that the store lacks, `given_up` included
     violations: int  # expired rows that a second judgement refuses; always 0
     ages: tuple[AgeOrSize, ...]
     sizes: tuple[AgeOrSize, ...]
@@ -298,7 +299,9 @@ class ExpiredFacts(Groups, StageFacts):
     young_until: float | None = None  # when the first of the young is old enough; None if anything is expired
     first_since: float | None = None  # since when the first expired one is unreferenced; None if nothing is expired
     canaries: Mapping[str, int] = field(default_factory=dict)  # smuggled in and taken out again, by kind
+    given_up: int = 0  # missing at the mark before, too, and a person accepted that for it or for an earlier one
     accepted: Amount = NOTHING  # of the expired, at most: what earlier sweeps left of what a person accepted
+    unconfirmed: tuple[tuple[float, Amount], ...] | None = None  # expired and not `confirmed`, by `since`
 
     @property
     def compared(self) -> Compared:

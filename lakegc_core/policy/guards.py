@@ -16,7 +16,6 @@ from lakegc_core.policy.drilled import can_come_back
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.judgements import (
     Finding,
-    blast_radius,
     candidates,
     clocks,
     completeness,
@@ -34,6 +33,7 @@ from lakegc_core.policy.judgements import (
     rings,
     shrink,
 )
+from lakegc_core.policy.too_much import blast_radius
 
 Severity = Literal["ERROR", "WARN"]
 NEIGHBOURS = "neighbours"

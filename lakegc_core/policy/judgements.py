@@ -15,7 +15,8 @@ from lakegc_core.policy.safety import Level, may_lack
 Finding = tuple[bool, str]
 
 
-def _if_meant(name: str) -> str:
+def if_meant(name: str) -> str:
+    """The way to sweep in spite of a guard, as a sentence."""
     return f'If that was meant, sweep with --accept {name} --because "…" (in Dagster, accept: {{{name}: "…"}}).'
 
 
@@ -84,22 +85,23 @@ def candidates(evidence: Evidence) -> Finding:
 
 
 def live_in_listing(evidence: Evidence) -> Finding:
-    missing = evidence.expired.missing
+    missing, given_up = evidence.expired.missing, evidence.expired.given_up
     live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
-    share = missing / (live + missing) if missing else 0.0
+    share = (missing - given_up) / (live + missing) if missing else 0.0
+    known = f" A person gave up {given_up:,} of them for an earlier mark; these do not count." if given_up else ""
     swept = causes.swept_before(evidence.expired) + causes.copies(evidence.header.repository, evidence.in_quarantine)
     if share > evidence.level.missing_live:
         return False, (
             f"{missing:,} live objects are not in the store ({share:.2%} of {live + missing:,}; limit "
             f"{evidence.level.missing_live:.2%}): reads of them fail. Either data was lost before, or listing and "
-            f"references do not speak of the same place.{causes.missing(evidence.expired)} The mark's dataset "
-            f"expired_addresses/missing names all of them. {_if_meant('live-in-listing')}{swept}"
+            f"references do not speak of the same place.{known}{causes.missing(evidence.expired)} The mark's dataset "
+            f"expired_addresses/missing names all of them. {if_meant('live-in-listing')}{swept}"
         )
     if missing:
         return (
             True,
             f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
-            f"{causes.missing(evidence.expired)}{swept}",
+            f"{known}{causes.missing(evidence.expired)}{swept}",
         )
     others = f"other {live:,}" if evidence.expired.swept_before else f"{live:,}"
     carried = " What earlier marks had listed was not listed again." if evidence.listing.rests_on else ""
@@ -120,29 +122,6 @@ def deleted_is_gone(evidence: Evidence) -> Finding:
         "They are judged like any other object, and the history does not count them as deleted any more. If nobody "
         "brought them back, find out what lies between lakegc and the store."
     )
-
-
-def blast_radius(evidence: Evidence) -> Finding:
-    found, accepted, level = evidence.expired, evidence.expired.accepted, evidence.level
-    own, more = found.listed - found.foreign, found.expired - accepted
-    most = evidence.at_most or more
-    shares = {
-        "objects": (max(0, min(more.objects, most.objects)) / max(1, own.objects), level.blast_radius_objects),
-        "bytes": (max(0, min(more.bytes, most.bytes)) / max(1, own.bytes), level.blast_radius_bytes),
-    }
-    figures = " and ".join(f"{share:.1%} of lakeFS's {of}" for of, (share, _) in shares.items())
-    if accepted.objects:
-        figures = (
-            f"Of the garbage that a person accepted for an earlier mark, {accepted.objects:,} objects are left. "
-            f"Beyond these, {figures}"
-        )
-    beyond = [f"{limit:.0%} of the {of}" for of, (share, limit) in shares.items() if share > limit]
-    if beyond:
-        return False, (
-            f"{figures} would go; one sweep may take at most {' and '.join(beyond)}. A changed rule, an emptied "
-            f"branch or a dropped table looks like this.{causes.largest(found)} {_if_meant('blast-radius')}"
-        )
-    return True, f"{figures} would go."
 
 
 def mark_age(evidence: Evidence) -> Finding:
@@ -195,7 +174,7 @@ def shrink(evidence: Evidence) -> Finding:
         return False, (
             f"Since the last mark that was in order {' and '.join(lost)}, more than {evidence.level.shrink:.0%} less. "
             f"A short answer of the server looks like this; so does a big clean-up.{causes.largest(evidence.expired)} "
-            f"{_if_meant('shrink')}"
+            f"{if_meant('shrink')}"
         )
     return True, "The live objects have not shrunk suspiciously since the last mark."
 
@@ -260,7 +239,7 @@ def rings(evidence: Evidence) -> Finding:
     named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
     return False, (
         f"A sweep of mark {mark_id} was stopped, because a ring of it took live data: {named}. Find out why the mark "
-        f"took that for garbage. {_if_meant('rings')}"
+        f"took that for garbage. {if_meant('rings')}"
     )
 
 
@@ -305,7 +284,7 @@ def neighbours(evidence: Evidence) -> Finding:
     facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
     passed, description = well_known(facts)
     if not passed and neighbours_stop(evidence):
-        return False, f"{description}{causes.forgotten(facts, evidence.expired.neighbours)} {_if_meant('neighbours')}"
+        return False, f"{description}{causes.forgotten(facts, evidence.expired.neighbours)} {if_meant('neighbours')}"
     return passed, description
 
 

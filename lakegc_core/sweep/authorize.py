@@ -66,6 +66,7 @@ def judge(
         drill_within=None if within is None else within.total_seconds(),
         drill=last_drill(context) if within else None,
         at_most=drill,
+        blast_radius=context.policy.blast_radius,
     )
     return guards.evaluate(evidence, accepted)
 

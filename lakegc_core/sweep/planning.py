@@ -92,6 +92,7 @@ class Planner:
     """Plans the attempts of one sweep.
 
     - `accepted`: guards that the operator accepted, with the reasons
+    - `judged_at`: when the guards judged, unix seconds; they did not count what was not ready then
     - `resumed`: the sweep was begun by a call that broke off
     - `budget`: what does not fit into it is not planned
     - `paths`: (branch, path) of objects on heads, for canaries
@@ -102,6 +103,7 @@ class Planner:
     record: SweepRecord
     reads: Reads
     accepted: Mapping[str, str]
+    judged_at: float
     resumed: bool
     budget: Budget = field(default_factory=Budget)
     paths: Sequence[tuple[str, str]] = ()
@@ -204,7 +206,7 @@ class Planner:
 
     def _looked_at(self, judged: Mapped, look: Look, out: DatasetFolder) -> Mapping[str, Dataset]:
         """The rows, with their `outcome` after a look: those that are planned, and the others."""
-        ready = look.began_at - self.context.level.gap.total_seconds()
+        ready = min(look.began_at, self.judged_at) - self.context.level.gap.total_seconds()
         rows = flagged(self.spark, judged, "live", look.referred_to())
         rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
         return out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)

@@ -152,4 +152,5 @@ def _swept_before(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _missing(rows: pa.RecordBatch) -> np.ndarray:
-    return by_address(rows.filter(pc.equal(rows["reason"], Reason.MISSING)))
+    reasons = pa.array([Reason.MISSING, Reason.GIVEN_UP], pa.string())
+    return by_address(rows.filter(pc.is_in(rows["reason"], value_set=reasons)))

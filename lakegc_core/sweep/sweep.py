@@ -96,7 +96,7 @@ def run(
         if not dry_run and not isinstance(only, Chosen):  # a word for a drill counts for that alone
             remember_accepted(context, verdicts)
         told = {**(accepted or {}), **stopping}
-        sweep = _Sweep(spark, strict, verdicts, sample, lease, dry_run, started, only, told, budget)
+        sweep = _Sweep(spark, strict, verdicts, now, sample, lease, dry_run, started, only, told, budget)
         return replace(sweep.run(), refused_by=stopping)
 
 
@@ -111,17 +111,19 @@ def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     started = time.monotonic()
     strict = as_swept(context)
     with strict.lease("sweep") as lease:
-        return _Sweep(spark, strict, [], Sample(), lease, False, started, None, {}, Budget(), closing=True).close()
+        now = clock.now().timestamp()
+        return _Sweep(spark, strict, [], now, Sample(), lease, False, started, None, {}, Budget(), closing=True).close()
 
 
 @dataclass
 class _Sweep:
-    """One call of `swept_report` that was authorised. `context`: the mark as `as_swept` gives it. `started`: by the
-    monotonic clock."""
+    """One call of `swept_report` that was authorised. `context`: the mark as `as_swept` gives it. `judged_at`: before
+    the guards were asked, unix seconds; what was not ready then does not go. `started`: by the monotonic clock."""
 
     spark: SparkSession
     context: MarkContext
     verdicts: list[Verdict]
+    judged_at: float
     sample: Sample
     lease: Lease | None
     dry_run: bool
@@ -136,7 +138,8 @@ class _Sweep:
         self.record = SweepRecord(self.spark, self.context, dry_run=self.dry_run, lenient=self.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
         resumed, budget, paths = self.record.is_begun, self.budget, self.sample.paths
-        self.planner = Planner(self.spark, self.context, self.record, self.reads, self.accepted, resumed, budget, paths)
+        accepted, at = self.accepted, self.judged_at
+        self.planner = Planner(self.spark, self.context, self.record, self.reads, accepted, at, resumed, budget, paths)
         self.waves = Waves(self.spark, self.context, self.record, self.lease, self.spinning, resumed, budget)
         self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
@@ -306,6 +309,7 @@ class _Sweep:
             self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
         report = asdict(result) | {
             "guards": [asdict(verdict) for verdict in self.verdicts],
+            "judged_at": self.judged_at,
             "by": operator(),
             "only": self.record.plan().get("only"),
             "counted": self.context.header.choices(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -172,6 +173,7 @@ def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> 
                 "objects": facts.expired.objects - facts.confirmed.objects,
                 "bytes": facts.expired.bytes - facts.confirmed.bytes,
             },
+            "unasked": asdict(facts.waiting),
             "refused": [{"name": each.name, "description": each.description} for each in refused],
         }
     except LakegcError as error:

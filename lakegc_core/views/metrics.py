@@ -26,6 +26,7 @@ _GAUGES = {
     "lakegc_garbage_objects": "Objects of that garbage.",
     "lakegc_sweepable_bytes": "Garbage that a sweep may delete now.",
     "lakegc_unconfirmed_bytes": "Garbage that was not unreferenced for long enough yet.",
+    "lakegc_unasked_bytes": "Candidates of the newest complete mark that it could not ask about, so that they wait.",
     "lakegc_last_mark_timestamp_seconds": "When the newest complete mark began.",
     "lakegc_refused": "1 if a guard stops the sweep of the newest complete mark, else 0.",
 }
@@ -159,6 +160,7 @@ def _figures(history: Json, now: float) -> dict[str, float]:
         "lakegc_garbage_objects": left["objects"],
         "lakegc_sweepable_bytes": sweepable,
         "lakegc_unconfirmed_bytes": unconfirmed,
+        "lakegc_unasked_bytes": newest.get("unasked", {"bytes": 0})["bytes"],
         "lakegc_last_mark_timestamp_seconds": _seconds(newest["started_at"]),
         "lakegc_refused": int(refused),
     }

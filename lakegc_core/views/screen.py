@@ -66,7 +66,7 @@ def _groups(report: Json) -> list[tuple[str, str, str]]:
     if lost := commits.get("ranges_ignored", {}).get("count"):
         retained += f", {counted(lost, 'range')} of ignored ones cannot be read"
     garbage = [_share(objects["expired"], objects["listed"]), monthly(size["expired"], report["price"])]
-    unasked = "a branch may show or hide it (scale.lakefs_requests, scale.store_heads, server.compaction)"
+    unasked = "a branch may show or hide it (scale.lakefs_requests, scale.asking_share, server.compaction)"
     groups = [
         ("in the namespace", "listed", ""),
         ("kept: committed", "committed", retained),

@@ -148,6 +148,21 @@ def test_a_repository_that_fails_is_said_and_holds_up_nobody_but_its_own_partiti
     assert "m01" in known(site)  # by Dagster's records the busy one may still have it
 
 
+def test_what_a_deleted_repository_left_in_a_workspace_is_named_with_its_folder(site: Site) -> None:
+    """Copies in quarantine, too, would lie there for ever, and nobody would say so."""
+    site.create("alpha")
+    site.configure("  - {match: '*', workspace: 'local://work'}\n")
+    for name in ("alpha", "gone", "clean"):
+        GcCell(name, "m1").register(site.instance, site.options.grid)
+    left = site.server.sandbox.root / "work/gone/quarantine/m1"
+    left.mkdir(parents=True)
+    assert site.run("gc_retire").success
+    (left / "quarantine.json").write_text("{}")
+    said = failure_of(site.run("gc_retire"), "retire")
+    assert "- gone: it is no repository of this lakeFS any more, and local://" in said and "/work/gone/ holds" in said
+    assert "clean" not in said and "alpha" not in said
+
+
 def test_marks_of_a_repository_at_work_are_retired_once_its_collector_is_done(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +357,30 @@ def test_a_watch_that_fails_names_the_sweeps_that_guards_stop_too(site: Site) ->
     found = failed.step_failure_data.user_failure_data.metadata
     assert (found["stopped"].value, found["overdue"].value) == (1, 1)
     assert found["stopped_by_guards"].value.records[0].data["repository"] == "alpha"
+
+
+def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed_for_days(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep judges anew, so that it may refuse what the mark let pass."""
+    monkeypatch.setenv("LAKEGC_NOW", str(SLOT + 3_600))
+    site.create("alpha", "beta")
+    site.configure("  - {match: '*', sweep: true}\n")
+    for name in ("alpha", "beta"):
+        for day in (4, 3, 1, 0):
+            mark_id, at = f"m{9 - day}", SLOT - day * DAY
+            site.says_marked(name, mark_id, started=at, ready=at, stopped_by="clocks" if day == 3 else "")
+            (asked,) = [each for each in site.tick("sweep_confirmed").requests if name in each.run_key] or [None]
+            if asked is not None:
+                tags = {"dagster/partition/repository": name, "dagster/partition/mark_id": mark_id}
+                status = dg.DagsterRunStatus.FAILURE
+                sweep = site.defs.resolve_job_def("gc_sweep")
+                site.instance.create_run_for_job(sweep, status=status, tags={**asked.tags, **tags})
+    swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("beta", "m8").key))
+    site.instance.report_runless_asset_event(swept)
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert "- alpha: " in said and "for 4 days no sweep that was asked for came to its end, mark m9" in said
+    assert "beta:" not in said
 
 
 def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(

@@ -49,6 +49,20 @@ POLICY = (
         ),
     ),
     *of(
+        "lakegc_core/policy/too_much.py",
+        _GUARDS,
+        (
+            "most of the bytes may go at once",
+            '"bytes": max(0, amount.bytes) / max(1, own.bytes),',
+            '"bytes": 0.0,',
+        ),
+        (
+            "garbage that is ready at the sweep does not count",
+            "if since > moment - gap.total_seconds():",
+            "if since > 0:",
+        ),
+    ),
+    *of(
         "lakegc_core/policy/judgements.py",
         _GUARDS,
         (
@@ -60,11 +74,6 @@ POLICY = (
             "other ranges than those referred to pass",
             "if committed.checksum_read != committed.checksum:",
             "if committed.checksum_read != committed.checksum_read:",
-        ),
-        (
-            "most of the bytes may go at once",
-            '"bytes": (max(0, min(more.bytes, most.bytes)) / max(1, own.bytes), level.blast_radius_bytes),',
-            '"bytes": (0.0, level.blast_radius_bytes),',
         ),
         (
             "a store's clock that is behind passes",

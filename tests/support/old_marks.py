@@ -166,6 +166,7 @@ def maker(folder: Path) -> Made:
         live: int = 100,
         previous: Any = None,
         accepted: Amount = NOTHING,
+        unconfirmed: Any = None,
         **header: Any,
     ) -> Any:
         config = LocalConfig(str(folder))
@@ -180,6 +181,7 @@ def maker(folder: Path) -> Made:
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
                 facts = {**groups, "previous": asdict(previous) if previous else None, "accepted": asdict(accepted)}
+                facts["unconfirmed"] = unconfirmed
             at = HEADER.started_at + (days if resumed is None or number < whole else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,9 +75,9 @@ class Nights:
             self._date_artifacts()
         return review.report["run"]["why_clean"] or ""
 
-    def sweep(self, mark_id: str) -> SweepResult:
+    def sweep(self, mark_id: str, accepted: Mapping[str, str] = ACCEPTED) -> SweepResult:
         try:
-            return pipeline.sweep(self.spark, self.context(mark_id), accepted=ACCEPTED)
+            return pipeline.sweep(self.spark, self.context(mark_id), accepted=accepted)
         finally:
             self._date_artifacts()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,12 @@ import pyarrow.compute as pc
 
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.references.shown.intervals import CLASS
-from lakegc_core.tables.gather import HASH
+from lakegc_core.tables.dataset import Dataset, DatasetFolder
+from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import mixed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PLANNED = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "size", "etag")])
 SIZES = pa.schema(
@@ -20,32 +24,43 @@ SIZES = pa.schema(
         PLANNED.field("size"),  # bytes, of all candidates of the class
         pa.field("objects", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("waited", pa.int32(), nullable=False),  # marks in a row before this one that could not ask
         CLASS,  # its rank: the least is asked for first
     ]
 )
 
-SIZED = pa.schema([HASH, *list(SIZES)[:3], pa.field("waited", pa.bool_(), nullable=False)])
+SIZED = pa.schema([HASH, *list(SIZES)[:4]])
 """Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
 
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 
-_SUMMED = (("objects", "sum"), ("bytes", "sum"), ("waited", "any"))
+_SUMMED = (("objects", "sum"), ("bytes", "sum"), ("waited", "max"))
 _FINE = 16  # ranks of one doubling of bytes
 _SPREAD = 8  # classes of about equal bytes get one of so many ranks, by size, so that a budget can end between them
-_EMPTY_RANK = 2**20
+_TURN = 2 * 64 * _FINE * _SPREAD  # ranks of all classes that have waited equally long
+_LONGEST = 50_000  # marks; of classes that waited longer none comes before another
+_EMPTY_RANK = 2**30
 
 
 def of_candidates(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """SIZED of candidates."""
     sizes, counts = np.unique(rows["size"].to_numpy(), return_counts=True)
-    return {"hash": _hash(sizes), "size": sizes, "objects": counts, "bytes": sizes * counts, "waited": False}
+    return {"hash": _hash(sizes), "size": sizes, "objects": counts, "bytes": sizes * counts, "waited": 0}
 
 
 def of_waited(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    """SIZED of classes that waited (SIZES)."""
+    """SIZED of classes that waited (SIZES). Marks of earlier versions did not count for how long: once."""
     sizes = rows["size"].to_numpy()
-    return {"hash": _hash(sizes), "size": sizes, "objects": 0, "bytes": 0, "waited": True}
+    before = rows["waited"].to_numpy() if "waited" in rows.schema.names else np.zeros(len(sizes), np.int32)
+    return {"hash": _hash(sizes), "size": sizes, "objects": 0, "bytes": 0, "waited": before + 1}
+
+
+def find_classes(spark: SparkSession, candidates: Dataset, waited: Dataset, out: DatasetFolder) -> Dataset:
+    """The classes of candidates, one for each size: SIZES. `waited`: classes that were left over last time."""
+    feeds = [*candidates.feeds("size", make=of_candidates), *waited.feeds("size", "waited", make=of_waited)]
+    rows = gather(spark, feeds, SIZED, ranked_classes, SIZES, partitions_for(rows_in(feeds)))
+    return out.put("sizes", rows, SIZES)
 
 
 def _hash(sizes: np.ndarray) -> np.ndarray:
@@ -61,19 +76,19 @@ def ranked_classes(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """SIZES of rows with size, objects, bytes and waited. Classes that waited come first, then those that free the most
-    bytes. Empty objects come last, but first of all if they waited: else a budget that others spend never gets to them.
+    """SIZES of rows with size, objects, bytes and waited. Classes that waited longest come first, so that each has its
+    turn; of these, those that free the most bytes. Empty objects come last, but first of all if they waited: else a
+    budget that others spend never gets to them.
     """
     for batch in batches:
         sizes, total = batch["size"].to_numpy(), batch["bytes"].to_numpy()
-        waited = batch["waited"].to_numpy(zero_copy_only=False)
+        waited = np.minimum(batch["waited"].to_numpy(), _LONGEST)
         doublings = np.log2(np.maximum(total, 1).astype(np.float64))
         ranks = ((64 - doublings) * _FINE).astype(np.int64) * _SPREAD + sizes % _SPREAD + 1
-        # A class that did not wait gets a rank above all ranks of classes that waited.
-        ranks = np.where(
-            total == 0, np.where(waited, EVERY + 1, _EMPTY_RANK), ranks + np.where(waited, 0, 2 * 64 * _FINE * _SPREAD)
-        )
-        columns = [batch["size"], batch["objects"], batch["bytes"], pa.array(ranks.astype(np.int32))]
+        # A class gets a rank above all ranks of classes that waited longer.
+        turns = ranks + (_LONGEST - waited).astype(np.int64) * _TURN
+        ranks = np.where(total == 0, np.where(waited > 0, EVERY + 1, _EMPTY_RANK), turns)
+        columns = [batch["size"], batch["objects"], batch["bytes"], batch["waited"], pa.array(ranks.astype(np.int32))]
         yield pa.RecordBatch.from_arrays(columns, schema=SIZES)
 
 

@@ -31,7 +31,7 @@ from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.references.shown.classes import EVERY, SIZES, sum_classes
+from lakegc_core.references.shown.classes import EVERY, SIZES, find_classes, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
@@ -132,7 +132,8 @@ class _Search:
 
     @cached_property
     def _classes(self) -> Dataset:
-        return self.entries.classes()
+        entries = self.entries
+        return find_classes(self.spark, entries.candidates, entries.waited, entries.out)
 
     def _shown(self) -> Reuploads | None:
         heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)

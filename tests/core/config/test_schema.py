@@ -51,6 +51,7 @@ WHOLE: dict[str, Any] = {
             "rules": "keep-all-commits",
             "budget": {"most_bytes": "2TB", "most_objects": 10, "until": "06:00", "most_requests": 5},
             "rings": {"shares": [0.001, 0.1]},
+            "blast_radius": "25%",
         },
     ],
 }
@@ -60,6 +61,7 @@ VALUES: list[Any] = [
     *("branch:main", "path:/a", "path:a/", "path:**", "md5", "commit:AB", "commit:main", "commit:", "name:x", "path: "),
     *([], ["text"], [1], [None], {}, {"match": "x"}, {"no_such_key": 1}, {"currency": "EUR"}, {"currency": None}),
     *("06:00", "24:00", " 7 GiB", "0TB", "00", "2 tb "),
+    *("25%", "0.0%", "0.5 %", "100%", "101%", "100.1%", "%"),
     *({"per_gb_month": 1}, {"per_gb_month": None}, [{"match": "s3://a", "root": "/b"}], [{"match": "s3://a"}]),
 ]
 

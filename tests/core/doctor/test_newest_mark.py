@@ -13,6 +13,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.doctor.finding import Level
 from lakegc_core.doctor.newest_mark import examine_newest_mark
+from lakegc_core.marks import quarantine
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.names import STAGES
@@ -136,6 +137,28 @@ def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -
     assert findings(on_folder.policy(sweep=True)) == [("guard-blast-radius", Level.WARNING)], (
         "each night waits for a person's word"
     )
+
+
+def test_candidates_that_could_not_be_asked_about_are_a_warning(on_folder: Patient) -> None:
+    marked(on_folder, expired_addresses={"waiting": {"objects": 3, "bytes": 70}})
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert (finding.name, finding.level) == ("not-asked-about", Level.WARNING)
+    assert "3 candidates (70 bytes)" in finding.what and "scale.asking_share" in finding.do
+
+
+def test_copies_that_outlived_their_time_are_named(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = marked(on_folder)
+    quarantine.begin(context, "m1", 1, 86_400.0)
+    assert findings(on_folder) == []
+    later = clock.now() + timedelta(days=3.1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert findings(on_folder) == [("quarantine-overdue", Level.WARNING)]
+
+
+def test_a_raised_limit_of_one_sweep_is_noted_and_a_lower_one_is_not(on_folder: Patient) -> None:
+    marked(on_folder)
+    assert findings(on_folder.policy(blast_radius=0.25)) == [("blast-radius-raised", Level.NOTE)]
+    assert findings(on_folder.policy(blast_radius=0.05)) == []
 
 
 def test_an_old_mark_is_named_with_its_age(on_folder: Patient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,18 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PLAIN = StoreSettings(False, timedelta(0), "", "", (), Uploads(0, None))
 VERSIONS_LOCKED = replace(PLAIN, lock="object lock is on")
 OBJECTS_LOCKED = replace(PLAIN, lock="a retention policy of 1 days", lock_stops_writes=True)
+LISTS = "lists-of-lakefs"
 UNTOLD = Untold("the key may not ask", "the:Right")
 
 
+def examined(told: StoreSettings, metadata: str = "_lakefs", **more: Any) -> list[Finding]:
+    """All findings but the note that lakeFS's own lists stay, which a plain store has."""
+    found = examine_settings(told, metadata=metadata, now=NOW, **more)
+    return [each for each in found if each.name != LISTS]
+
+
 def findings(told: StoreSettings) -> list[Finding]:
-    return examine_settings(told, metadata="_lakefs", now=NOW)
+    return examined(told)
 
 
 def told(**more: Any) -> list[tuple[str, Level]]:
@@ -64,9 +71,7 @@ def test_a_rule_that_expires_what_lakefs_needs_is_an_alarm(prefix: str) -> None:
 
 
 def test_a_rule_that_expires_metadata_where_the_server_keeps_it_is_an_alarm() -> None:
-    (found,) = examine_settings(
-        replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, "meta/x/"),)), metadata="meta/x", now=NOW
-    )
+    (found,) = examined(replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, "meta/x/"),)), metadata="meta/x")
     assert found.level is Level.ALARM
 
 
@@ -75,6 +80,22 @@ def test_rules_on_other_things_are_told_apart_with_and_without_a_slash_at_the_en
     assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}{end}"),)) == [("lifecycle-expires-marks", Level.WARNING)]
     assert told(lifecycle=(rule(Effect.EXPIRES, f"exports{end}"),)) == [("lifecycle-expires-foreign", Level.NOTE)]
     assert told(lifecycle=(rule(Effect.EXPIRES, f"_lakefs/retention/gc/commits{end}"),)) == []
+
+
+def test_lists_of_lakefs_that_nothing_deletes_are_a_note_that_says_how() -> None:
+    gc = "_lakefs/retention/gc/"
+    commits, staged = (rule(Effect.EXPIRES, f"{gc}{each}") for each in ("commits/", "uncommitted"))
+
+    def notes(*rules: LifecycleRule, folder: str | None = None) -> list[Finding]:
+        found = examine_settings(replace(PLAIN, lifecycle=rules), metadata="_lakefs", now=NOW, folder=folder)
+        return [each for each in found if each.name == LISTS]
+
+    (both,), (one,) = notes(), notes(commits, replace(staged, narrowed=True))
+    assert both.level is Level.NOTE and f"{gc}commits/ and {gc}uncommitted/." in both.what
+    assert "commits" not in one.what and "lifecycle rule expire" in one.do
+    assert notes(commits, staged) == []
+    (here,) = notes(folder="/srv/lake")
+    assert f"find /srv/lake/{gc}commits /srv/lake/{gc}uncommitted -type f -mtime +7 -delete" in here.do
 
 
 def test_what_rules_do_to_other_objects_is_told_apart() -> None:
@@ -113,7 +134,7 @@ def test_a_lock_on_data_alone_says_nothing_of_lakegcs_own_files_and_one_on_the_w
     locked: StoreSettings,
 ) -> None:
     def found(data: StoreSettings, workspace: StoreSettings) -> list[Finding]:
-        return examine_settings(data, metadata="_lakefs", now=NOW, workspace=workspace)
+        return examined(data, workspace=workspace)
 
     (data,), (own,) = found(locked, PLAIN), found(PLAIN, locked)
     assert data.name == "lock" and "lease" not in data.why and "workspace" not in data.do
@@ -129,7 +150,7 @@ def test_soft_delete_is_no_way_back_in_an_account_with_a_hierarchical_namespace(
     assert no.level is Level.WARNING and "brings nothing back" in no.why and "quarantine: 7d" in no.do
     assert "lakegc restore" not in f"{no.why} {no.do}"
     for copies in ({"quarantine": timedelta(days=7)}, {"backed_up": True}):
-        every = examine_settings(replace(kept, undeletes=False), metadata="_lakefs", now=NOW, **copies)  # type: ignore[arg-type]
+        every = examined(replace(kept, undeletes=False), **copies)
         assert [each.level for each in every] == [Level.NOTE] * len(every) and "brings nothing back" in every[0].why
         assert not any("`quarantine" in each.do for each in every), "neither set it nor leave it out"
     (perhaps,) = findings(replace(kept, undeletes=None))
@@ -151,7 +172,7 @@ def test_uploads_that_were_left_open_are_a_warning_unless_a_rule_ends_them() -> 
 def test_a_rule_that_expires_marks_in_a_workspace_elsewhere_is_a_warning_and_one_on_others_is_none() -> None:
     def found(prefix: str, effect: Effect = Effect.EXPIRES) -> list[str]:
         there = replace(PLAIN, lifecycle=(rule(effect, prefix),))
-        every = examine_settings(PLAIN, metadata="_lakefs", now=NOW, workspace=there, home="ops/lake")
+        every = examined(PLAIN, workspace=there, home="ops/lake")
         return [f"{each.name}: {each.what}" for each in every]
 
     for prefix in ("", "ops/", "ops/lake", "ops/lake/", "ops/lake/marks/"):
@@ -163,7 +184,7 @@ def test_a_rule_that_expires_marks_in_a_workspace_elsewhere_is_a_warning_and_one
 
 def test_a_workspace_elsewhere_that_does_not_tell_its_rules_is_a_note() -> None:
     there = replace(PLAIN, lifecycle=UNTOLD)
-    (found,) = examine_settings(PLAIN, metadata="_lakefs", now=NOW, workspace=there, home="lake")
+    (found,) = examined(PLAIN, workspace=there, home="lake")
     assert found.level is Level.NOTE and "delete marks in the workspace cannot be told" in found.what
 
 
@@ -239,7 +260,7 @@ def test_uploads_that_stay_open_on_a_real_bucket_are_counted(
 def test_a_quarantine_is_named_and_where_the_store_keeps_all_it_is_one_too_many() -> None:
     def found(workspace: StoreSettings | None = None, **more: Any) -> list[str]:
         told, week = replace(PLAIN, **more), timedelta(days=7)
-        every = examine_settings(told, metadata="_lakefs", now=NOW, quarantine=week, workspace=workspace)
+        every = examined(told, quarantine=week, workspace=workspace)
         return [f"{each.what} {each.why} {each.do}" for each in every if each.name == "quarantine"]
 
     (alone,), (twice,) = found(), found(soft_delete=timedelta(days=7))

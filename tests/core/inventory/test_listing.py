@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -103,10 +104,21 @@ def test_what_held_little_last_time_is_listed_while_the_session_starts(quick: Sp
 def test_a_place_without_lakefs_metadata_is_not_where_the_server_writes(served: Lake, tmp_path: Path) -> None:
     context = served.begin("lake", "m1")
     (tmp_path / "wrong/data").mkdir(parents=True)
+    shutil.copytree(served.files("lake") / HOME, tmp_path / "wrong" / HOME)  # without a workspace the mark is there
     elsewhere = replace(context, data=LocalConfig(str(tmp_path / "wrong")))
     with pytest.raises(IncompleteError, match="not where the server writes"):
         namespace_listing(NO_SPARK, elsewhere)
     assert context.mark.manifest(STAGES[0]) is None
+
+
+@pytest.mark.parametrize("probe", ["dummy", "_lakefs/dummy"])
+def test_the_probe_of_a_repository_without_commits_says_that_the_server_writes_there(
+    served: Lake, tmp_path: Path, probe: str
+) -> None:
+    (tmp_path / "new/_lakefs").mkdir(parents=True)
+    (tmp_path / "new" / probe).write_bytes(b"probe")
+    there = replace(served.begin("lake", "m1"), data=LocalConfig(str(tmp_path / "new")))
+    assert _Listing.of(there, 0.0).top()[1]
 
 
 def test_a_listing_that_breaks_off_is_an_error_and_no_short_listing(

@@ -20,7 +20,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_sandbox import Repository
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
-from tests.support.old_marks import Made, maker
+from tests.support.old_marks import HEADER, Made, maker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,16 @@ def test_what_was_accepted_counts_for_later_marks_as_far_as_no_sweep_deleted_it(
     assert accepted_before(made("none7", 1.2, stages=0), many) == NOTHING, "a sweep broke off"
 
 
+def test_a_word_counts_for_no_garbage_that_was_not_ready_when_it_was_given(made: Made) -> None:
+    """Otherwise an accident of the night would pass by the word for what the sweep of that night takes."""
+    tonight = HEADER.started_at + 60
+    mark, many = made("m1", 0, unconfirmed=[[tonight, {"objects": 90, "bytes": 80}]]), Amount(1_000, 1_000)
+    swept(mark, deleted=4, because="the first collection", judged_at=tonight + 3600)
+    assert accepted_before(made("none", 0.5, stages=0), many) == Amount(6, 16)
+    swept(mark, deleted=4, because="the first collection", judged_at=tonight + DAY.total_seconds())
+    assert accepted_before(made("none2", 0.6, stages=0), many) == Amount(96, 96), "a day later it was"
+
+
 @pytest.mark.parametrize("only", ["drill:20260101T000000", "unified:x"])
 def test_a_word_for_a_drill_or_for_the_list_of_another_tool_counts_for_that_alone(made: Made, only: str) -> None:
     swept(made("m1", 0), deleted=2, because="just these", only=only)
@@ -95,6 +105,7 @@ def swept(
     because: str | None = None,
     only: str | None = None,
     at: float = 1.0,
+    judged_at: float | None = None,
 ) -> None:
     """A first sweep of a mark that is over at a moment, by its report."""
     guards = [{"name": "shrink", "accepted_because": "x"}, {"name": "blast-radius", "accepted_because": because}]
@@ -103,6 +114,8 @@ def swept(
         "bytes_deleted": deleted,
         "guards": guards,
         "finished_at": at,
+        "judged_at": at if judged_at is None else judged_at,
+        "counted": {"safety": "full"},
         "only": only,
     }
     mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/report.json", encode(report))

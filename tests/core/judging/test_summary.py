@@ -21,7 +21,7 @@ from tests.support.facts import whole_facts
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
-NOT_STORED = (Reason.MISSING, Reason.SWEPT_BEFORE)
+NOT_STORED = (Reason.MISSING, Reason.GIVEN_UP, Reason.SWEPT_BEFORE)
 NAME = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900"
 FOLDER = DatasetFolder(LocalConfig("nowhere"), "stage")
 SUMMARY = Summary(

@@ -65,6 +65,22 @@ def test_copies_stay_until_their_time_is_over_and_then_go_with_their_record(
     assert empty(context, None) == Emptying()
 
 
+def test_copies_whose_time_was_over_days_ago_are_told_unless_they_go(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No mark is made any more, or nobody retires."""
+    (Path(context.workspace.root.removeprefix("local://")) / context.home / "marks" / "after" / "mark.json").unlink()
+    for days, told in ((6.9, False), (8.9, False), (9.1, True)):
+        at(monkeypatch, days)
+        assert quarantine.overdue(context) == ({"m1": START + WEEK} if told else {})
+        found = empty(context, None)
+        assert list(found.kept) == ["m1"] and not found.stuck
+        assert list(found.overdue) == (["m1"] if told else [])
+    write_mark(context.artifacts("m9"), 9)
+    assert empty(context, None).emptied and not empty(context, None).overdue
+    assert quarantine.overdue(context) == {}
+
+
 def test_a_later_sweep_of_the_mark_keeps_all_for_longer_by_the_longer_age(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,14 @@ def test_live_objects_that_the_store_lacks_refuse_above_their_share_of_all_live_
     refused("live-in-listing", evidence(STANDARD, expired_addresses=everything_lost))
 
 
+def test_what_a_person_gave_up_before_counts_no_more_and_what_is_missing_beyond_it_does() -> None:
+    facts = {"committed": {"objects": 100, "bytes": 1}, "uncommitted": {"objects": 0, "bytes": 0}, "missing": 6}
+    known = verdict("live-in-listing", evidence(expired_addresses=facts | {"given_up": 6}))
+    assert known.passed and "6 live objects" in known.description and "gave up 6 of them" in known.description
+    text = refused("live-in-listing", evidence(expired_addresses=facts | {"given_up": 5}))
+    assert "(0.94% of 106" in text and "gave up 5 of them" in text
+
+
 def test_what_lies_there_that_a_sweep_recorded_as_deleted_is_named_and_stops_nothing() -> None:
     sweeps = [{"mark_id": f"m{number}", "sweep": 1, "objects": 2, "bytes": 20} for number in range(5)]
     facts = {"came_back": {"objects": 10, "bytes": 100}, "came_back_examples": ["data/a", "data/b", "data/c"]}
@@ -286,6 +294,53 @@ def test_a_drill_is_measured_by_the_most_that_it_takes_however_much_garbage_ther
         assert verdict("blast-radius", replace(found, at_most=most)).passed is passes
     few = evidence(expired_addresses={"expired": {"objects": 3, "bytes": 30}})
     assert verdict("blast-radius", replace(few, at_most=Amount(1_000, 1 << 30))).passed, "it takes no more"
+
+
+DAY = 86_400
+
+
+def nightly(night: Mapping[str, int], before: Mapping[str, int]) -> Mapping[str, Any]:
+    """The facts of a mark that found garbage of this night, and of the night before, which is ready."""
+    found = {name: night[name] + before[name] for name in ("objects", "bytes")}
+    unconfirmed = [[START, night]] if night["objects"] else []
+    since = START - DAY if before["objects"] else START
+    return {"expired": found, "confirmed": before, "unconfirmed": unconfirmed, "first_since": since}
+
+
+@pytest.mark.parametrize("share", [0.06, 0.1, 0.3, 0.9])
+@pytest.mark.parametrize("days", [1, 7])
+def test_a_job_that_rewrites_a_share_of_the_data_each_night_is_collected_each_night(share: float, days: int) -> None:
+    """Garbage of two nights lies there, and a sweep takes that of one."""
+    night = {"objects": int(1000 * share), "bytes": int(10_000 * share)}
+    kept = 1 + days * share  # a rule of so many days keeps what the job replaced
+    listed = {"objects": int(1000 * (kept + 2 * share)), "bytes": int(10_000 * (kept + 2 * share))}
+    found = verdict("blast-radius", evidence(expired_addresses={"listed": listed, **nightly(night, night)}))
+    assert found.passed is (share / (kept + 2 * share) <= 0.1)
+    assert "must wait for the gap" in found.description or not found.passed
+
+
+def test_an_accident_is_said_in_its_night_and_stopped_before_the_sweep_that_would_take_it() -> None:
+    little, much = {"objects": 50, "bytes": 500}, {"objects": 600, "bytes": 10}
+    tonight = evidence(expired_addresses=nightly(much, little))
+    said = verdict("blast-radius", tonight)
+    assert said.passed and "60.0% of the objects and 0.1% of the bytes must wait for the gap: more than" in (
+        said.description
+    )
+    refused("blast-radius", replace(tonight, now=START + DAY))
+    refused("blast-radius", evidence(expired_addresses=nightly(little, much)))
+    first = evidence(expired_addresses=nightly(much, {"objects": 0, "bytes": 0}))
+    refused("blast-radius", first)
+    uncounted = {**nightly(much, little), "unconfirmed": None}
+    refused("blast-radius", evidence(expired_addresses=uncounted))
+
+
+@pytest.mark.parametrize(("told", "passes"), [(0.25, True), (0.2, True), (0.19, False), (0.005, False)])
+def test_lakegc_yaml_says_how_much_one_sweep_may_take_and_the_guard_names_it(told: float, passes: bool) -> None:
+    for objects, size in ((200, 0), (0, 2_000)):
+        found = evidence(expired_addresses={"expired": {"objects": objects, "bytes": size}})
+        said = verdict("blast-radius", replace(found, blast_radius=told))
+        assert said.passed is passes and "`blast_radius` in lakegc.yaml" in said.description
+        assert f"{100 * told:.3g}%" in said.description
 
 
 def test_an_empty_namespace_and_one_that_holds_nothing_of_lakefs_have_no_blast_radius() -> None:

@@ -137,7 +137,7 @@ def checked(look: Any, *, strict: bool, accepted: dict[str, str], known: tuple[s
     settings = SimpleNamespace(neighbours=NeighbourSettings(strict=strict))
     of_mark = SimpleNamespace(neighbours=NeighbourFacts(3, 0, (), 1.0, 0, known))
     context: Any = SimpleNamespace(settings=settings, mark=SimpleNamespace(facts=lambda kind: of_mark))
-    Planner(NO_SPARK, context, None, None, accepted, resumed=False)._check_neighbours(look)  # type: ignore[arg-type]
+    Planner(NO_SPARK, context, None, None, accepted, 0.0, resumed=False)._check_neighbours(look)  # type: ignore[arg-type]
 
 
 def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() -> None:

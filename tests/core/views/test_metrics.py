@@ -77,6 +77,7 @@ def test_a_mark_that_waits_for_its_sweep_says_how_much_may_go_and_how_much_waits
         "garbage_objects": 4,
         "sweepable_bytes": 300,
         "unconfirmed_bytes": 100,
+        "unasked_bytes": 0,
         "last_mark_timestamp_seconds": 1_795_226_400,
         "readable": 1,
         "refused": 0,
@@ -101,6 +102,11 @@ def test_a_mark_of_which_all_waits_may_be_swept_whole_once_its_time_has_come(
 def test_a_refused_mark_says_so_and_nothing_of_it_may_be_swept() -> None:
     found = figures(mark(refused=[{"name": "blast-radius", "description": "too much"}]))
     assert (found["refused"], found["sweepable_bytes"]) == (1, 0)
+
+
+def test_what_a_mark_could_not_ask_about_is_told() -> None:
+    assert figures(mark(unasked={"objects": 3, "bytes": 70}))["unasked_bytes"] == 70
+    assert figures(mark())["unasked_bytes"] == 0, "as in histories of earlier versions"
 
 
 @pytest.mark.parametrize("state", ["swept", "retired"])

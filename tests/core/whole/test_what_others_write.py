@@ -13,8 +13,9 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.marks.artifacts import INCREMENTAL
+from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
@@ -24,12 +25,14 @@ from lakegc_sandbox.files.graveler_writer import RangeInfo, Table
 from lakegc_sandbox.files.names import Names
 from tests.support.lake import NOW, Lake, lake, leave, quick
 from tests.support.replays import rows
+from tests.support.true_time import nights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLICE = "data/gk5b63g7lm5ii54909u0"
 ODD = ("data/./slice/id", "data//slice/id", "data/../slice/id", f"data/{'n' * 300}/id", "data/id/", "data/\x01\u2028")
+MUCH = {"blast-radius": "a small repository"}
 NONE = ""  # of a link that gave no address: it names no object
 
 
@@ -49,27 +52,39 @@ def marked(spark: SparkSession, served: Lake, day: int) -> MarkContext:
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
-    spark: SparkSession, served: Lake, committed: bool
+    spark: SparkSession, tmp_path: Path, committed: bool
 ) -> None:
-    repository = served.sandbox.repository("lake")
-    repository.upload("main", "sound", b"sound")
-    repository.commit("main", "sound")
-    gone = leave(repository, f"{SLICE}/ca5b63g7lm5ii5490900", 30)
-    marked(spark, served, 0)
-    entry = dict(repository.objects("main"))["sound"]
-    for number, address in enumerate(ODD):
-        repository.stage_entry("main", f"odd/{number}", replace(entry, address=address))
-    for number, address in enumerate((NONE, "ftp://x/y", "nonsense")):
-        repository.stage("main", f"odd/linked-{number}", address, size=5, checksum="c" * 32)
-    if committed:
-        repository.stage_entry("main", "", entry)  # an import of the marker `dir/` commits such a path
-        repository.commit("main", "=HYPERLINK(1)\x1b[31m")
-    for day in (1, 2, 3):
-        mark = marked(spark, served, day)
-        assert mark.mark.facts(ListingFacts).rests_on, "an optimized mark"
-        assert mark.mark.facts(ExpiredFacts).missing == len(ODD)
-        assert pipeline.sweep(spark, mark).outcomes[Outcome.DELETED] == (1 if day == 1 else 0)
-    assert not (served.files("lake") / gone).exists()
+    """At level full. A person accepts once that what they name is gone, and needs no second word for it."""
+    with nights(spark, tmp_path) as found:
+        repository = found.repository
+        found.litter(1)
+        found.mark("m0", INCREMENTAL)
+        entry = dict(repository.objects("main"))["live/0"]
+        for number, address in enumerate(ODD):
+            repository.stage_entry("main", f"odd/{number}", replace(entry, address=address))
+        for number, address in enumerate((NONE, "ftp://x/y", "nonsense")):
+            repository.stage("main", f"odd/linked-{number}", address, size=5, checksum="c" * 32)
+        if committed:
+            repository.stage_entry("main", "", entry)  # an import of the marker `dir/` commits such a path
+            repository.commit("main", "=HYPERLINK(1)\x1b[31m")
+        for day in (1, 2):
+            found.at(day)
+            found.litter(1)
+            found.mark(f"m{day}", INCREMENTAL)
+            facts = found.context(f"m{day}").mark
+            assert facts.facts(ListingFacts).rests_on, "an optimized mark"
+            assert facts.facts(ExpiredFacts).missing == len(ODD)
+            if day == 1:
+                with pytest.raises(RefusedError, match="live-in-listing"):
+                    found.sweep("m1", MUCH)
+            accepted = MUCH | ({"live-in-listing": "given up"} if day == 1 else {})
+            assert found.sweep(f"m{day}", accepted).outcomes[Outcome.DELETED] == 1
+        found.at(3)
+        address = dict(repository.objects("main"))["live/1"].address
+        (found.files / address[address.index("data/") :]).unlink()
+        found.mark("m3", CLEAN)
+        with pytest.raises(RefusedError, match=f"live-in-listing: {len(ODD) + 1} live .* A person gave up {len(ODD)} "):
+            found.sweep("m3", MUCH)
 
 
 def described_by_clients(patch: pytest.MonkeyPatch) -> None:

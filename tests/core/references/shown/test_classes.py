@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakegc_core.references.shown.classes import EVERY, SIZES, ranked, sum_classes
+from lakegc_core.references.shown.classes import EVERY, SIZES, of_waited, ranked, sum_classes
 
 
-def ranks(*rows: tuple[int, int, bool]) -> list[int]:
+def ranks(*rows: tuple[int, int, int]) -> list[int]:
     """The ranks of classes of (size, bytes in all, waited)."""
     columns = {
         "size": [size for size, _, _ in rows],
         "objects": [1] * len(rows),
         "bytes": [whole for _, whole, _ in rows],
-        "waited": [waited for _, _, waited in rows],
     }
-    (batch,) = ranked(iter(pa.table(columns).to_batches()))
+    waited = pa.array([int(waited) for _, _, waited in rows], pa.int32())
+    (batch,) = ranked(iter(pa.table({**columns, "waited": waited}).to_batches()))
     assert batch.schema == SIZES
     found: list[int] = batch.column(SIZES.names[-1]).to_pylist()
     return found
 
 
-def in_order(*rows: tuple[int, int, bool]) -> bool:
+def in_order(*rows: tuple[int, int, int]) -> bool:
     found = ranks(*rows)
     return found == sorted(found) and len(set(found)) == len(found)
 
@@ -29,6 +29,27 @@ def in_order(*rows: tuple[int, int, bool]) -> bool:
 def test_what_waited_comes_first_then_what_frees_most_and_empty_objects_last() -> None:
     assert in_order((8, 1, True), (16, 1 << 60, False), (24, 1 << 20, False), (32, 2, False), (0, 0, False))
     assert in_order((8, 1 << 30, True), (16, 1 << 20, True), (24, 1 << 30, False))
+
+
+def test_what_waited_longest_comes_first_however_little_it_frees() -> None:
+    assert in_order((8, 1, 50_000), (16, 1 << 20, 3), (24, 1 << 30, 2), (32, 1 << 60, 1), (40, 1 << 62, 0))
+
+
+def test_each_class_has_its_turn_where_the_budget_is_for_few() -> None:
+    sizes, waited, asked = range(8, 88, 8), dict.fromkeys(range(8, 88, 8), 0), dict.fromkeys(range(8, 88, 8), 0)
+    for _ in range(60):
+        order = dict(zip(sizes, ranks(*((size, 1 << (20 + size // 8), waited[size]) for size in sizes)), strict=True))
+        turn = sorted(sizes, key=lambda size: order[size])[:3]
+        asked = {size: asked[size] + (size in turn) for size in sizes}
+        waited = {size: 0 if size in turn else waited[size] + 1 for size in sizes}
+    assert min(asked.values()) >= 15, asked
+
+
+def test_a_class_that_an_earlier_version_left_has_waited_once() -> None:
+    old = pa.record_batch({"size": [8, 16]})
+    assert list(of_waited(old)["waited"]) == [1, 1]
+    new = pa.record_batch({"size": [8, 16], "waited": pa.array([0, 4], pa.int32())})
+    assert list(of_waited(new)["waited"]) == [1, 5]
 
 
 def test_empty_objects_that_have_waited_come_first_of_all_or_a_budget_that_is_always_spent_never_gets_to_them() -> None:
