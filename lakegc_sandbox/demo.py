@@ -21,7 +21,7 @@ from lakegc_core import pipeline
 from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.ids import new_mark_id
@@ -72,8 +72,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         print(text, file=out, flush=True)
 
     tell("1. A lakeFS repository with two months of history: branches, a tag, staged and dropped uploads")
-    sandbox = Sandbox(folder)
-    name = build_demo(sandbox)
+    sandbox, name = _lake_in(folder)
     with SandboxServer(sandbox, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY) as server:
         server_settings = ServerSettings(server.url, _ACCESS_KEY, _SECRET_KEY)
         settings = Settings(server=server_settings, repositories=(RepositoryPolicy(match="*", safety="full"),))
@@ -97,6 +96,17 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         found = {"mark": review.report, "sweep": report.sweep_report(result), "objects_read": len(story.paths)}
         print(json.dumps(found))
     return 1 if result.failed else 0
+
+
+def _lake_in(folder: Path) -> tuple[Sandbox, str]:
+    """A sandbox with the demo's history in a folder, and its repository. SettingsError if it cannot be written there."""
+    sandbox = Sandbox(folder)
+    try:
+        return sandbox, build_demo(sandbox)
+    except OSError as error:
+        raise SettingsError(
+            f"The sandbox cannot write to {folder}: {error.strerror or error}. Name another folder: --dir."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -200,8 +210,7 @@ def _paths(client: LakeFSClient, repository: str) -> list[tuple[str, str]]:
 def serve(folder: str | None, port: int, reporter: Reporter) -> int:
     """Serve a sandbox lakeFS with the demo's history until interrupted; print how to reach it."""
     with tempfile.TemporaryDirectory(prefix="lakegc-sandbox-") as fresh:
-        sandbox = Sandbox(Path(folder or fresh))
-        name = build_demo(sandbox)
+        sandbox, name = _lake_in(Path(folder or fresh))
         server = SandboxServer(sandbox, port=port, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
         print(f"export LAKECTL_SERVER_ENDPOINT_URL={server.url}")
         print(f"export LAKECTL_CREDENTIALS_ACCESS_KEY_ID={_ACCESS_KEY}")

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from lakegc_core.answers.against import BOTH, COLUMNS, compare, made_of, rows_of_both
 from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
-from lakegc_core.cli.options import STDOUT, addresses_file, show
+from lakegc_core.cli.options import STDOUT, addresses_file, show, writing
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import write_table
@@ -37,7 +37,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
             _write(spark, context, other, sys.stdout.buffer)
             return 0
         if lines:
-            with lines.open("wb") as out:
+            with writing("--addresses", lines) as out:
                 count = _write(spark, context, other, out)
             reporter.say(f"{count:,} objects that only one of both would delete are in {lines}")
         found = compare(spark, context, other).as_json()

@@ -14,7 +14,7 @@ from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import at_work, named_mark, opened, own_mark
-from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page
+from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page, writing
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
@@ -134,7 +134,7 @@ def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
     context = open_mark(repository, own_mark(repository, options.mark_id))
     review = pipeline.review(context)
     if lines:
-        with lines.open("wb") as out:
+        with writing("--addresses", lines) as out:
             count = _write_addresses(options, context, out, reporter)
         reporter.say(f"{count:,} addresses written to {lines}")
     if file:

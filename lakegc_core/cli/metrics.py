@@ -48,7 +48,7 @@ def write_history(file: Path, history: Sequence[Json], seconds: metrics.Seconds 
         metrics.write_metrics(file, metrics.metrics_text(history, clock.now().timestamp(), seconds))
     except OSError as error:
         raise LakegcError(
-            f"The metrics were not written to {file} ({type(error).__name__}). All else of the command is done."
+            f"The metrics were not written to {file} ({error.strerror or error}). All else of the command is done."
         ) from None
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from lakegc_core import clock
 from lakegc_core.config.durations import parse_duration
@@ -184,10 +185,30 @@ def _file_to_write(name: str, given: str) -> Path:
     return file
 
 
+@contextmanager
+def writing(name: str, file: Path) -> Iterator[IO[bytes]]:
+    """The file of an option, to be written within the block. SettingsError if that fails; no part of it stays then."""
+    try:
+        out = file.open("wb")
+    except OSError as error:
+        raise _unwritable(name, file, error) from error
+    try:
+        with out:
+            yield out
+    except BaseException as error:
+        if file.is_file():  # no device
+            file.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            raise _unwritable(name, file, error) from error
+        raise
+
+
+def _unwritable(name: str, file: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"{name} {file} cannot be written: {error.strerror or error}. Name another file.")
+
+
 def write_page(file: Path, page: str, reporter: Reporter) -> None:
     """Write a page of HTML and say where it is. SettingsError if it cannot be written there."""
-    try:
-        file.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"--html {file} cannot be written: {error.strerror}.") from error
+    with writing("--html", file) as out:
+        out.write(page.encode())
     reporter.say(f"the report is in {file}")

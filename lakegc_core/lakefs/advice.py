@@ -25,12 +25,15 @@ def on_status(status: int, said: str, *, action: str, location: str, attempts: i
         target = urlsplit(location)
         to = f" to {target.scheme}://{target.hostname}" if target.scheme and target.hostname else ""
         return f"the endpoint redirects{to}: set the endpoint to where lakeFS itself answers"
+    if 400 <= status < 500 and not said and status != 429:
+        return (
+            "this does not answer like lakeFS: check the endpoint (LAKECTL_SERVER_ENDPOINT_URL, or "
+            "`server.endpoint_url` in ~/.lakectl.yaml or lakegc.yaml), and what stands between"
+        )
     if status == 401:
         return _on_key(said, action or "this call")
     if status == 403:
         return "forbidden: the repository is read-only, or its store or a protection refuses"
-    if status == 404 and not said:
-        return "these are not lakeFS's words: is the endpoint a lakeFS?"
     if status == 404:
         return "lakeFS does not know this: check the repository's name, and the endpoint"
     if status == 410:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from lakegc_core.cli import main
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.store.local import LocalConfig
@@ -539,6 +540,14 @@ def test_the_demo_holds_every_kind_of_object(sandbox: Sandbox, tmp_path: Path) -
     assert sorted(repo.refs.branches) == ["dev", "main"]
     assert repo.rules == (14, {"main": 30, "dev": 7})
     assert check_all_files(folder)["range"] > 50
+
+
+def test_a_file_that_is_named_as_the_folder_of_the_demo_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert main(["demo", "--dir", str(tmp_path / "file")]) == 2
+    assert f"cannot write to {tmp_path}/file: Not a directory. Name another folder: --dir." in capsys.readouterr().err
 
 
 def test_the_demo_is_repeatable(tmp_path: Path) -> None:

@@ -160,6 +160,17 @@ def test_a_review_writes_the_addresses_to_a_file(desk: Desk, tmp_path: Path) -> 
     assert (tmp_path / "list").read_bytes() == "data/a\ndata/ö\n".encode()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
+@pytest.mark.parametrize("name", ["--addresses", "--html"])
+def test_a_file_that_cannot_be_written_is_named_with_the_cause(
+    name: str, desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.mark("m1", garbage=["data/a"])
+    assert main(["review", "lake", "m1", name, "/dev/full"]) == 2
+    expected = f"lakegc: {name} /dev/full cannot be written: No space left on device. Name another file.\n"
+    assert capsys.readouterr().err == expected
+
+
 def swept(context: MarkContext, number: int, **outcomes: int) -> None:
     """A sweep of a mark that is over; without outcomes, one that broke off."""
     folder = context.artifacts(context.header.mark_id).folder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +98,12 @@ def test_a_file_that_cannot_be_written_is_told_and_the_mark_is_done(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> None:
-        raise OSError("full")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("lakegc_core.views.metrics.write_metrics", full)
     assert main([*COMMANDS["mark"], "--metrics", str(file)]) == 1
     said = capsys.readouterr()
-    assert "m1 · complete" in said.out and "All else of the command is done" in said.err
+    assert "m1 · complete" in said.out and "(No space left on device). All else of the command is done" in said.err
 
 
 def test_a_part_of_the_history_makes_no_metrics(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
 from lakegc_core.cli import main
 from lakegc_core.cli.entry import parser
-from lakegc_core.cli.options import repository_name
+from lakegc_core.cli.options import repository_name, writing
 from lakegc_core.cli.verbs import VERBS
 from lakegc_core.errors import SettingsError
 from tests.core.cli.conftest import Desk
@@ -33,6 +35,28 @@ def test_verbs_take_the_uri_of_a_repository(desk: Desk, verb: str, capsys: pytes
         found.append(json.loads(capsys.readouterr().out))
     if verb != "doctor":  # it names what it wrote
         assert found[0] == found[1]
+
+
+def test_of_a_file_that_could_not_be_written_to_its_end_nothing_stays(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--html .*/page cannot be written: full"):
+        with writing("--html", tmp_path / "page") as out:
+            out.write(b"half")
+            raise OSError(errno.ENOSPC, "full")
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_file_that_cannot_be_opened_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "page").write_text("whole", encoding="utf-8")
+
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")  # root may write everywhere
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(SettingsError, match="page cannot be written: Permission denied"):
+        with writing("--html", tmp_path / "page"):
+            pass
+    monkeypatch.undo()
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "whole"
 
 
 _OF_A_REPOSITORY = [

@@ -131,8 +131,10 @@ def test_t43_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, 
     [
         (401, {"message": "error authenticating request"}, "correct the key and its secret"),
         (401, {"message": "insufficient permissions"}, "its policy must allow fs:ReadRepository"),
-        (404, b"<html>File not found</html>", "is the endpoint a lakeFS?"),
-        (404, {"error": "no route"}, "is the endpoint a lakeFS?"),
+        (404, b"<html>File not found</html>", "does not answer like lakeFS: check the endpoint (LAKECTL_SERVER_EN"),
+        (404, {"error": "no route"}, "does not answer like lakeFS"),
+        (403, b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "does not answer like lakeFS"),
+        (403, {"message": "forbidden"}, "the repository is read-only"),
     ],
 )
 def test_the_advice_goes_by_the_words_of_lakefs_where_the_status_says_too_little(
