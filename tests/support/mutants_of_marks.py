@@ -156,8 +156,8 @@ LISTING = (
         "tests/core/inventory/test_listing.py",
         (
             "any folder passes for lakeFS's metadata",
-            "found_metadata |= folder in self.metadata or",
-            "found_metadata |= bool(folder) or",
+            "found_metadata = found_metadata or any(self._has_files(store, prefix) for prefix in self.metadata)",
+            "found_metadata = found_metadata or bool(folders)",
         ),
         (
             "a short list of repositories is believed",

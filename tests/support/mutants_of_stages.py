@@ -273,8 +273,8 @@ EXPIRED = (
         f"{_SHOWN}/test_classes.py",
         (
             "what waited before comes last",
-            "np.where(waited, 0, 2 * 64 * _FINE * _SPREAD)",
-            "np.where(waited, 2 * 64 * _FINE * _SPREAD, 0)",
+            "(_LONGEST - waited).astype(np.int64) * _TURN",
+            "waited.astype(np.int64) * _TURN",
         ),
     ),
     *of(

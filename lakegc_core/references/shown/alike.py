@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX_SCHEMA
-from lakegc_core.references.shown.classes import EVERY, SIZED, SIZES, of_candidates, of_waited, ranked_classes
+from lakegc_core.references.shown.classes import EVERY
 from lakegc_core.references.shown.heads import LAYER, BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
 from lakegc_core.spark.session import Mapped, both
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.key_scan import Wanted
@@ -50,12 +50,6 @@ class AlikeEntries:
     candidates: Dataset
     out: DatasetFolder
     waited: Dataset
-
-    def classes(self) -> Dataset:
-        """The classes of candidates, one for each size: SIZES."""
-        feeds = [*self.candidates.feeds("size", make=of_candidates), *self.waited.feeds("size", make=of_waited)]
-        rows = gather(self.spark, feeds, SIZED, ranked_classes, SIZES, partitions_for(rows_in(feeds)))
-        return self.out.put("sizes", rows, SIZES)
 
     def find_hits(self, classes: Dataset) -> Dataset:
         """The entries of ranges that claim the sizes of candidates: range_id, size and layer. Imported ones are among
