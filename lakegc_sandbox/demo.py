@@ -99,7 +99,7 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
 
 
 def _lake_in(folder: Path) -> tuple[Sandbox, str]:
-    """A sandbox with the demo's history in a folder, and its repository. SettingsError if it cannot be written there."""
+    """A sandbox with the demo's history in a folder, and its repository. SettingsError if that cannot be written."""
     sandbox = Sandbox(folder)
     try:
         return sandbox, build_demo(sandbox)

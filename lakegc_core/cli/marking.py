@@ -92,8 +92,11 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
         stopping = [verdict.name for verdict in review.verdicts if verdict.stops]
         if not all(guards.BY_NAME[name].may_be_accepted for name in stopping):
             return f"\nnext: do what ✗ says, then lakegc mark {repository}"
-        accepting = " ".join(f"--accept {name}" for name in stopping)
-        return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"'
+        anew = f"   (it asks anew what `{guards.NEIGHBOURS}` asked)" if guards.NEIGHBOURS in stopping else ""
+        accepting = " ".join(f"--accept {name}" for name in stopping if name != guards.NEIGHBOURS)
+        if not accepting:
+            return f"\nnext: lakegc sweep {repository} {mark_id}{anew}"
+        return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"{anew}'
     if first := review.report["first_young"]:
         found, deleted = to_the_minute(first["old_enough_at"]), to_the_minute(first["deletable_from"])
         return (

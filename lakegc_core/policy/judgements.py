@@ -305,7 +305,9 @@ def neighbours(evidence: Evidence) -> Finding:
     facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
     passed, description = well_known(facts)
     if not passed and neighbours_stop(evidence):
-        return False, f"{description}{causes.forgotten(facts, evidence.expired.neighbours)} {_if_meant('neighbours')}"
+        told = causes.forgotten(facts, evidence.expired.neighbours)
+        told += "" if evidence.neighbours else " That is what the mark found; its sweep asks anew."
+        return False, f"{description}{told} {_if_meant('neighbours')}"
     return passed, description
 
 
@@ -322,8 +324,8 @@ def well_known(facts: NeighbourFacts) -> Finding:
         return True, "No other repository is on this lakeFS."
     if not unknown:
         return True, (
-            f"The other {count:,} repositories of this lakeFS are known: "
-            f"each was marked within {within}, or is ignored."
+            f"Each of the other {count:,} repositories of this lakeFS was marked within {within}, or lakegc.yaml says "
+            "to ignore it."
         )
     shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
     more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""

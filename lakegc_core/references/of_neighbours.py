@@ -83,7 +83,7 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
             break
     seen |= {name: replace(seen[name], unread=True) for name in left}
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
-    if broken := [each for each in seen.values() if each.problem]:
+    if broken := [each for each in not_ignored(seen.values(), context.settings.neighbours) if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
     read = (each for each in seen.values() if not each.unread)
     known = sorted(each.name for each in read if may_refer(context.namespace, each.refers))

@@ -192,6 +192,24 @@ def test_a_review_of_a_mark_that_nobody_swept_names_the_sweep(desk: Desk, capsys
     assert ending(capsys)[0].startswith("next")
 
 
+@pytest.mark.parametrize(
+    ("stopping", "says"),
+    [
+        (["neighbours"], "next: lakegc sweep lake m1   (it asks anew what `neighbours` asked)"),
+        (["blast-radius"], 'next, if that was meant: lakegc sweep lake m1 --accept blast-radius --because "…"'),
+        (
+            ["blast-radius", "neighbours"],
+            'next, if that was meant: lakegc sweep lake m1 --accept blast-radius --because "…"   '
+            "(it asks anew what `neighbours` asked)",
+        ),
+    ],
+)
+def test_a_review_has_nobody_accept_what_the_sweep_may_find_settled(desk: Desk, stopping: list[str], says: str) -> None:
+    verdicts = [Verdict(each, False, "ERROR", "…") for each in stopping]
+    found = pipeline.Review({}, verdicts, {})
+    assert marking._next_step(desk.mark("m1", garbage=["data/a"]), found, reviewed=True) == f"\n{says}"
+
+
 def test_a_review_of_a_swept_mark_says_when_it_was_swept_and_what_was_deleted(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:

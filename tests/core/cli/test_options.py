@@ -38,10 +38,12 @@ def test_verbs_take_the_uri_of_a_repository(desk: Desk, verb: str, capsys: pytes
 
 
 def test_of_a_file_that_could_not_be_written_to_its_end_nothing_stays(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="--html .*/page cannot be written: full"):
-        with writing("--html", tmp_path / "page") as out:
-            out.write(b"half")
-            raise OSError(errno.ENOSPC, "full")
+    with (
+        pytest.raises(SettingsError, match="page cannot be written: full"),
+        writing("--html", tmp_path / "page") as out,
+    ):
+        out.write(b"half")
+        raise OSError(errno.ENOSPC, "full")
     assert not (tmp_path / "page").exists()
 
 
@@ -52,9 +54,8 @@ def test_a_file_that_cannot_be_opened_stays_as_it_is(tmp_path: Path, monkeypatch
         raise PermissionError(errno.EACCES, "Permission denied")  # root may write everywhere
 
     monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(SettingsError, match="page cannot be written: Permission denied"):
-        with writing("--html", tmp_path / "page"):
-            pass
+    with pytest.raises(SettingsError, match="written: Permission denied"), writing("--html", tmp_path / "page"):
+        pass
     monkeypatch.undo()
     assert (tmp_path / "page").read_text(encoding="utf-8") == "whole"
 

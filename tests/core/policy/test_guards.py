@@ -446,7 +446,10 @@ def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
 
 def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless_accepted() -> None:
     found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours_strict=True)
-    assert "--accept neighbours" in refused("neighbours", found)
+    said = refused("neighbours", found)
+    assert "--accept neighbours" in said and "its sweep asks anew" in said
+    asked = replace(found, neighbours=found.expired.neighbours)
+    assert "asks anew" not in refused("neighbours", asked), "this one asked"
     assert guards.authorized(guards.evaluate(found, {"neighbours": "they are archives"}))
 
 

@@ -20,7 +20,7 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Sandbox, SandboxServer
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import MIN_AGE, NOW, Lake, leave
-from tests.support.neighbourhood import garbage, imported, kept, mark, neighbourhood, warning
+from tests.support.neighbourhood import begin, garbage, imported, kept, mark, neighbourhood, warning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +118,19 @@ def test_what_a_neighbour_refers_to_is_kept_however_its_address_is_spelled(
     assert (kept(review), review.report["objects"]["expired"]) == (1, 0)
     assert pipeline.sweep(quick, open_mark(served.open("lake"), "m1")).outcomes.get("deleted", 0) == 0
     assert (served.files("lake") / key).exists()
+
+
+@pytest.mark.parametrize(("ignore", "said"), [((), True), (("far",), False)])
+def test_a_neighbour_that_is_ignored_is_not_said_to_be_unknown(
+    quick: SparkSession, served: Lake, ignore: tuple[str, ...], said: bool
+) -> None:
+    mark(quick, served, "far", "f1")
+    (served.files("far") / HOME / "marks/f1/mark.json").write_bytes(b"{}")
+    context = begin(served, "lake", "m1", neighbours=NeighbourSettings(ignore=ignore))
+    told: list[str] = []
+    review = pipeline.mark(quick, replace(context, say=told.append))
+    assert any("1 are not known, such as far" in each for each in told) is said
+    assert warning(review).passed is not said
 
 
 def test_what_a_neighbour_holds_by_path_counts_as_well(quick: SparkSession, served: Lake) -> None:
