@@ -27,7 +27,6 @@ from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.names import Json
 from lakegc_core.policy import safety
 from lakegc_core.store.base import connect
-from lakegc_core.store.local import LocalConfig
 
 _REFUSED = {401, 403}
 
@@ -115,7 +114,6 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
             backed_up=context.policy.backup,
             workspace=None if context.workspace == context.data else connect(context.workspace).settings(),
             home=context.home,
-            folder=context.data.path if isinstance(context.data, LocalConfig) else None,
         ),
     )
     if data.listed_digests:

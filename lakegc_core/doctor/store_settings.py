@@ -14,10 +14,9 @@ from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
 
 _GC = "_lakefs/retention/gc/"
-_OWN_LISTS = (f"{_GC}commits/", f"{_GC}uncommitted/")
-"""Folders of the lists that lakeFS prepares for each mark and each look, and never deletes."""
-_MAY_EXPIRE = (*_OWN_LISTS, *(f"{_GC}{name}/" for name in ("addresses", "unified", "reports")))
-"""These, and the lists of what collectors deleted: docs/artifacts.md says what may go when."""
+_MAY_EXPIRE = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
+"""Folders of the lists that lakeFS prepares for marks and looks, and of what collectors deleted: docs/artifacts.md says
+what may go when."""
 
 _BACK = (
     "Until then `lakegc restore REPO MARK` brings back what the sweep of a mark deletes, and its space is free only "
@@ -43,16 +42,14 @@ def examine_settings(
     backed_up: bool = False,
     workspace: StoreSettings | None = None,
     home: str = HOME,
-    folder: str | None = None,
 ) -> list[Finding]:
     """The findings on a store's settings. `metadata`: the folder of ranges and metaranges, if it lies in the namespace.
     `etags_are_md5`: true if lakegc.yaml says so; `quarantine`: what it says; `backed_up`: whether it demands a backup
     before each sweep. `workspace`: the settings where marks and copies in quarantine lie, if that is another place;
-    `home`: their folder there. `folder`: where the namespace lies, if it is a folder of this machine."""
+    `home`: their folder there."""
     return [
         *_lifecycle(told, metadata or "_lakefs"),
         *_lifecycle_of_workspace(workspace, home),
-        *_own_lists(told, folder),
         *_lock(told),
         *_lock_of_workspace(told, workspace),
         *_versions(told),
@@ -98,27 +95,6 @@ def _lifecycle_of_workspace(told: StoreSettings | None, home: str) -> Iterator[F
         if rule.effect is Effect.EXPIRES and _meets(rule.prefix, f"{home}/"):
             what = f"{_named(rule)} deletes objects below {rule.prefix or 'the whole workspace'} {rule.when}"
             yield _marks_go(what.rstrip(), home)
-
-
-def _own_lists(told: StoreSettings, folder: str | None) -> Iterator[Finding]:
-    """The finding that nothing deletes what lakeFS writes for marks and looks."""
-    if isinstance(told.lifecycle, Untold):
-        return
-    whole = [each.prefix for each in told.lifecycle if each.effect is Effect.EXPIRES and not each.narrowed]
-    stay = [each for each in _OWN_LISTS if not any(each.startswith(prefix) for prefix in whole)]
-    if stay:
-        do = "Let a lifecycle rule expire both folders after 7 days"
-        if folder is not None:
-            places = " ".join(f"{folder}/{each.rstrip('/')}" for each in _OWN_LISTS)
-            do = f"Run each day: find {places} -type f -mtime +7 -delete"
-        yield Finding(
-            "lists-of-lakefs",
-            Level.NOTE,
-            f"No lifecycle rule deletes what lakeFS writes below {' and '.join(stay)}.",
-            "For each mark and each look of a sweep lakeFS writes lists there, and never deletes them: with 200,000 "
-            "commits some 30 GB a year.",
-            f"{do} (docs/artifacts.md#what-lakefs-writes-for-it). {see(Symptom.BILL_DID_NOT_FALL)}",
-        )
 
 
 def _marks_go(what: str, home: str) -> Finding:

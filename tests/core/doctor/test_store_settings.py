@@ -19,14 +19,11 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PLAIN = StoreSettings(False, timedelta(0), "", "", (), Uploads(0, None))
 VERSIONS_LOCKED = replace(PLAIN, lock="object lock is on")
 OBJECTS_LOCKED = replace(PLAIN, lock="a retention policy of 1 days", lock_stops_writes=True)
-LISTS = "lists-of-lakefs"
 UNTOLD = Untold("the key may not ask", "the:Right")
 
 
 def examined(told: StoreSettings, metadata: str = "_lakefs", **more: Any) -> list[Finding]:
-    """All findings but the note that lakeFS's own lists stay, which a plain store has."""
-    found = examine_settings(told, metadata=metadata, now=NOW, **more)
-    return [each for each in found if each.name != LISTS]
+    return examine_settings(told, metadata=metadata, now=NOW, **more)
 
 
 def findings(told: StoreSettings) -> list[Finding]:
@@ -80,22 +77,6 @@ def test_rules_on_other_things_are_told_apart_with_and_without_a_slash_at_the_en
     assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}{end}"),)) == [("lifecycle-expires-marks", Level.WARNING)]
     assert told(lifecycle=(rule(Effect.EXPIRES, f"exports{end}"),)) == [("lifecycle-expires-foreign", Level.NOTE)]
     assert told(lifecycle=(rule(Effect.EXPIRES, f"_lakefs/retention/gc/commits{end}"),)) == []
-
-
-def test_lists_of_lakefs_that_nothing_deletes_are_a_note_that_says_how() -> None:
-    gc = "_lakefs/retention/gc/"
-    commits, staged = (rule(Effect.EXPIRES, f"{gc}{each}") for each in ("commits/", "uncommitted"))
-
-    def notes(*rules: LifecycleRule, folder: str | None = None) -> list[Finding]:
-        found = examine_settings(replace(PLAIN, lifecycle=rules), metadata="_lakefs", now=NOW, folder=folder)
-        return [each for each in found if each.name == LISTS]
-
-    (both,), (one,) = notes(), notes(commits, replace(staged, narrowed=True))
-    assert both.level is Level.NOTE and f"{gc}commits/ and {gc}uncommitted/." in both.what
-    assert "commits" not in one.what and "lifecycle rule expire" in one.do
-    assert notes(commits, staged) == []
-    (here,) = notes(folder="/srv/lake")
-    assert f"find /srv/lake/{gc}commits /srv/lake/{gc}uncommitted -type f -mtime +7 -delete" in here.do
 
 
 def test_what_rules_do_to_other_objects_is_told_apart() -> None:

@@ -66,6 +66,7 @@ NEIGHBOURS: dict[str, Any] = written(ExpiredFacts)["neighbours"]
 def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> None:
     # Marks from before there were these keys say nothing of them.
     unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
+    unsaid |= {"given_up": 0, "unconfirmed": None}
     unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": NEIGHBOURS | {"known": None, "unread": []}}
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
@@ -85,6 +86,7 @@ def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2} | came
     found |= {"prices": {"heads": 2500.5, "pages": 80.0}, "accepted": {"objects": 4, "bytes": 40}}
     found["neighbours"] = NEIGHBOURS | {"known": ["far"], "unread": ["near"]}
+    found |= {"given_up": 1, "unconfirmed": [[5.0, {"objects": 1, "bytes": 10}]]}
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
         if len(path) > 1:

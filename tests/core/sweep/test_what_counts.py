@@ -29,6 +29,7 @@ Begin = Callable[..., MarkContext]
 COUNTS = {"safety", "min_age", "protect_tags", "holds", "rules", "ignore_commits"}
 COUNTS |= {"collect_unknown_names"}  # not by `as_swept`: see `swept_report.unknown_names`
 NOT_THE_MARKS = {
+    "blast_radius": "guards judge by lakegc.yaml as it is now",
     "match": "says whom the others are for",
     "mark": "a mark is there already",
     "sweep": "says who may ask for a sweep",
