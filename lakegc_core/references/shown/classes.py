@@ -32,6 +32,8 @@ SIZES = pa.schema(
 SIZED = pa.schema([HASH, *list(SIZES)[:4]])
 """Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
 
+HAD_ITS_TURN = -1
+"""`waited` of a class that was asked about, and still waits: what it hides no answer shows. It does not come first."""
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 

@@ -31,7 +31,7 @@ from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.references.shown.classes import EVERY, SIZES, find_classes, sum_classes
+from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, find_classes, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
@@ -288,7 +288,9 @@ class _Search:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
         if self.is_compacted:
             unseen = joined(self._read(self._classes), sizes_alike(self.entries, shown), ["size"], "left_semi")
-            unasked = unseen if unasked is None else distinct(both(unasked, unseen))
+            unseen = unseen if unasked is None else joined(unseen, unasked, ["size"], "left_anti")
+            unseen = selected(unseen, SIZES, waited=partial(same, HAD_ITS_TURN))
+            unasked = unseen if unasked is None else both(unasked, unseen)
         return Dataset(SIZES) if unasked is None else self.entries.out.put(WAITING, unasked, SIZES, sum_classes)
 
 

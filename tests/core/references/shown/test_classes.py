@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakegc_core.references.shown.classes import EVERY, SIZES, of_waited, ranked, sum_classes
+from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, of_waited, ranked, sum_classes
 
 
 def ranks(*rows: tuple[int, int, int]) -> list[int]:
@@ -48,8 +48,8 @@ def test_each_class_has_its_turn_where_the_budget_is_for_few() -> None:
 def test_a_class_that_an_earlier_version_left_has_waited_once() -> None:
     old = pa.record_batch({"size": [8, 16]})
     assert list(of_waited(old)["waited"]) == [1, 1]
-    new = pa.record_batch({"size": [8, 16], "waited": pa.array([0, 4], pa.int32())})
-    assert list(of_waited(new)["waited"]) == [1, 5]
+    new = pa.record_batch({"size": [8, 16, 24], "waited": pa.array([0, 4, HAD_ITS_TURN], pa.int32())})
+    assert list(of_waited(new)["waited"]) == [1, 5, 0], "what was asked about begins to wait anew"
 
 
 def test_empty_objects_that_have_waited_come_first_of_all_or_a_budget_that_is_always_spent_never_gets_to_them() -> None:

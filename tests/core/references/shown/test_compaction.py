@@ -16,6 +16,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.marks.context import open_mark
 from lakegc_core.policy import safety
 from lakegc_core.references.shown import compaction
+from lakegc_core.references.shown.classes import HAD_ITS_TURN
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep import planning
@@ -23,6 +24,7 @@ from lakegc_core.tables.parts import list_parts, read_part
 from tests.core.references.shown.test_reuploads import expired, forgotten, kept, marked, md5
 from tests.interleavings.rig import NAME, OLD, Lake
 from tests.interleavings.rig import lake as a_lake
+from tests.support.replays import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +78,8 @@ def test_t51_what_the_next_commit_brings_back_is_neither_expired_nor_swept(lake:
     assert expired(context) == garbage
     assert kept(context)[first] == "unasked" and kept(context)[second] == "staged"
     assert report["asked"]["waiting"] == {"objects": 1, "bytes": 500}
+    (waiting,) = rows(context, "expired_addresses", "waiting")
+    assert waiting["waited"] == HAD_ITS_TURN, "or it came before all others at each mark, and could spend the budget"
     assert set(swept(lake, "m")) == garbage
     lake.commit("dev", days=0)
     assert lake.repository.entry("dev", "a").address == first
