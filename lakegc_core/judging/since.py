@@ -183,7 +183,7 @@ def _anew(now: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _anew_if_rescued(now: datetime, read_at: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with `since` set to now where column `rescued_at` is not before it, nor before `read_at`: see `_seen`."""
+    """Rows with `since` set to now where column `rescued_at` is not before the time that `_rescue_from` tells."""
     for rows in batches:
         since = rows["since"]
         rescued = pc.greater_equal(rows["rescued_at"], _rescue_from(since, read_at))
