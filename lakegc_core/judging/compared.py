@@ -13,12 +13,12 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, over_at, report_of, sweeps_of, without_drills
+from lakegc_core.marks.sweeps import files_of, is_given_up, over_at, report_of, sweeps_of, without_drills
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.safety import level_to_read
-from lakegc_core.policy.too_much import ready_at
+from lakegc_core.policy.too_much import next_sweep, ready_at
 from lakegc_core.spark.session import count_of, many
 from lakegc_core.tables.dataset import readable
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COLUMNS = ("address", "reason")
-_MUCH, _MISSING = "blast-radius", "live-in-listing"
+_MUCH = "blast-radius"
 _GONE = (Outcome.DELETED, Outcome.LOST)
 """Outcomes after which an object is not there any more."""
 
@@ -70,24 +70,25 @@ def accepted_before(context: MarkContext, expired: Amount) -> Amount:
 
 
 def _accepted_left(mark: MarkArtifacts) -> Amount:
-    """What was accepted of a mark's garbage, without what its sweeps deleted. A word counts for what was ready when it
-    was given."""
+    """What was accepted of a mark's garbage, without what its sweeps deleted. A word counts for what the guard judged:
+    what was ready then, or will be first."""
     facts = mark.facts(ExpiredFacts)
     left, gone = facts.accepted, NOTHING
     for number in _that_may_have_deleted(mark):
         report = report_of(mark.store, mark.folder, number)
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
-        if _accepts(report, _MUCH):
-            left = ready_at(facts, report["judged_at"], level_to_read(report["counted"]["safety"]).gap)
+        if _accepts_much(report):
+            gap = level_to_read(report["counted"]["safety"]).gap
+            left = ready_at(facts, next_sweep(facts, report["judged_at"], gap), gap)
         gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
     return left - gone
 
 
-def _accepts(report: Mapping[str, Any], guard: str) -> bool:
-    """True if a person accepted a guard for a sweep of its mark, by the report of that sweep."""
+def _accepts_much(report: Mapping[str, Any]) -> bool:
+    """True if a person accepted blast-radius for a sweep of its mark, by the report of that sweep."""
     guards = () if report.get("only") else report["guards"]
-    return any(each["name"] == guard and each.get("accepted_because") for each in guards)
+    return any(each["name"] == _MUCH and each.get("accepted_because") for each in guards)
 
 
 def given_up(spark: SparkSession, context: MarkContext) -> DataFrame | None:
@@ -113,10 +114,8 @@ def _reasons_given_up(mark: MarkArtifacts) -> list[str]:
     """The reasons of what a mark missed that say that a person has given it up."""
     facts = mark.facts(ExpiredFacts)
     reasons = [Reason.GIVEN_UP.value] if facts.given_up else []
-    if facts.missing > facts.given_up:
-        numbers = sweeps_of(mark.store, mark.folder)
-        reports = [report_of(mark.store, mark.folder, number) for number in numbers]
-        reasons += [Reason.MISSING.value] if any(each and _accepts(each, _MISSING) for each in reports) else []
+    if facts.missing > facts.given_up and is_given_up(mark.store, mark.folder):
+        reasons.append(Reason.MISSING.value)
     return reasons
 
 

@@ -52,6 +52,9 @@ ACCEPTED = "accepted.json"
 """The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`, and
 `stop`, the SHA-256 of the record of the stop."""
 
+GIVEN_UP = "given-up.json"
+"""The file of a mark once a person has given up what it misses: `because`, `at`."""
+
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
 
@@ -194,6 +197,21 @@ def accept_rings(context: MarkContext, because: str) -> None:
                 place = f"{folder}/sweeps/{number}"
                 told = accepted | {"stop": _sha256(store, f"{place}/{STOPPED}")}
                 store.write(f"{place}/{ACCEPTED}", encode(sealed(told)))
+
+
+def give_up(context: MarkContext, because: str) -> None:
+    """Put on record that a person gives up what a mark misses. It counts whatever becomes of the sweep: a quiet
+    repository has nothing to sweep, and leaves no report."""
+    told = {"because": because, "at": clock.now().timestamp()}
+    connect(context.workspace).write(f"{context.mark.folder}/{GIVEN_UP}", encode(sealed(told)))
+
+
+def is_given_up(store: Store, mark_folder: str) -> bool:
+    """True if a person has given up what a mark misses. A record that does not read gives up nothing."""
+    try:
+        return _sealed(store, f"{mark_folder}/{GIVEN_UP}") is not None
+    except MarkError:
+        return False
 
 
 def _is_accepted(store: Store, folder: str) -> bool:

@@ -24,9 +24,16 @@ def ready_at(found: ExpiredFacts, moment: float, gap: timedelta) -> Amount:
     return ready
 
 
+def next_sweep(found: ExpiredFacts, now: float, gap: timedelta) -> float:
+    """The time of the next sweep of a mark, unix seconds: now, or when the first of its garbage can go."""
+    if found.confirmed.objects or found.first_since is None:
+        return now
+    return max(now, found.first_since + gap.total_seconds())
+
+
 def blast_radius(evidence: Evidence) -> Finding:
     found, level, own_limit = evidence.expired, evidence.level, evidence.blast_radius
-    ready, own = ready_at(found, _next_sweep(evidence), level.gap), found.listed - found.foreign
+    ready, own = ready_at(found, next_sweep(found, evidence.now, level.gap), level.gap), found.listed - found.foreign
     limits = {"objects": own_limit or level.blast_radius_objects, "bytes": own_limit or level.blast_radius_bytes}
     more, later = ready - found.accepted, found.expired - ready
     if evidence.at_most:
@@ -40,21 +47,13 @@ def blast_radius(evidence: Evidence) -> Finding:
         )
     beyond = [f"{_percent(limits[of])} of the {of}" for of, share in shares.items() if share > limits[of]]
     if beyond:
-        by = " (`blast_radius` in lakegc.yaml)" if own_limit else ""
+        by = " (`blast_radius` in lakegc.yaml)" if own_limit else " (`blast_radius` in lakegc.yaml sets another limit)"
         return False, (
             f"{figures} would go; one sweep may take at most {' and '.join(beyond)}{by}. A changed rule, an emptied "
             f"branch or a dropped table looks like this.{causes.largest(found)} {if_meant('blast-radius')}"
         )
     most = f" `blast_radius` in lakegc.yaml lets {_percent(own_limit)} go." if own_limit else ""
     return True, f"{figures} would go.{most}{_waiting(_shares(later, own), limits)}"
-
-
-def _next_sweep(evidence: Evidence) -> float:
-    """The time of the next sweep of a mark, unix seconds: now, or when the first of its garbage can go."""
-    found = evidence.expired
-    if found.confirmed.objects or found.first_since is None:
-        return evidence.now
-    return max(evidence.now, found.first_since + evidence.level.gap.total_seconds())
 
 
 def _waiting(shares: dict[str, float], limits: dict[str, float]) -> str:

@@ -167,6 +167,7 @@ def maker(folder: Path) -> Made:
         previous: Any = None,
         accepted: Amount = NOTHING,
         unconfirmed: Any = None,
+        first_since: float | None = None,
         **header: Any,
     ) -> Any:
         config = LocalConfig(str(folder))
@@ -181,7 +182,7 @@ def maker(folder: Path) -> Made:
                 groups = {group: {"objects": live, "bytes": live} for group in ("listed", "uncommitted", "expired")}
                 groups["committed"] = {"objects": live, "bytes": live}
                 facts = {**groups, "previous": asdict(previous) if previous else None, "accepted": asdict(accepted)}
-                facts["unconfirmed"] = unconfirmed
+                facts |= {"unconfirmed": unconfirmed, "first_since": first_since}
             at = HEADER.started_at + (days if resumed is None or number < whole else resumed) * DAY + 60 * number
             done = replace(
                 manifest(stage, artifacts.upstream_digest(stage)), mark_id=mark_id, facts=whole_facts(stage, facts)

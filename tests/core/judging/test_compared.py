@@ -74,6 +74,16 @@ def test_a_word_counts_for_no_garbage_that_was_not_ready_when_it_was_given(made:
     assert accepted_before(made("none2", 0.6, stages=0), many) == Amount(96, 96), "a day later it was"
 
 
+def test_a_word_of_a_night_in_which_nothing_was_ready_counts_for_what_is_ready_first(made: Made) -> None:
+    """The guard judged just that. Without it, the next mark of a first collection would be refused once more."""
+    tonight = HEADER.started_at + 60
+    waits = [[tonight, {"objects": 90, "bytes": 80}], [tonight + 3600, {"objects": 10, "bytes": 20}]]
+    mark = made("m1", 0, unconfirmed=waits, first_since=tonight)
+    assert not mark.mark.facts(ExpiredFacts).confirmed.objects
+    swept(mark, deleted=0, because="the first collection", judged_at=tonight + 3600)
+    assert accepted_before(made("none", 0.5, stages=0), Amount(1_000, 1_000)) == Amount(90, 80)
+
+
 @pytest.mark.parametrize("only", ["drill:20260101T000000", "unified:x"])
 def test_a_word_for_a_drill_or_for_the_list_of_another_tool_counts_for_that_alone(made: Made, only: str) -> None:
     swept(made("m1", 0), deleted=2, because="just these", only=only)

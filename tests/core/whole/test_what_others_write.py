@@ -87,6 +87,27 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
             found.sweep("m3", MUCH)
 
 
+def test_what_a_person_gives_up_where_nothing_is_to_sweep_needs_no_second_word(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A quiet repository: its first garbage comes a night after the word, and is swept without another one."""
+    with nights(spark, tmp_path) as found:
+        found.mark("m0", INCREMENTAL)
+        address = dict(found.repository.objects("main"))["live/1"].address
+        (found.files / address[address.index("data/") :]).unlink()
+        found.at(1)
+        found.mark("m1", CLEAN)
+        assert found.context("m1").mark.facts(ExpiredFacts).expired.objects == 0
+        with pytest.raises(RefusedError, match="live-in-listing"):
+            found.sweep("m1", {})
+        assert found.sweep("m1", {"live-in-listing": "given up"}).outcomes[Outcome.DELETED] == 0
+        for day in (2, 3, 4):
+            found.at(day)
+            found.litter(1)
+            found.mark(f"m{day}", INCREMENTAL)
+        assert found.sweep("m4", MUCH).outcomes[Outcome.DELETED] > 0
+
+
 def described_by_clients(patch: pytest.MonkeyPatch) -> None:
     """Every other metarange describes its ranges as a client did before 1.0 that knew ASCII and could not count."""
     write, written = graveler_writer.write_metarange, [0]
