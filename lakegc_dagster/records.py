@@ -176,8 +176,8 @@ def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str)
 
 def stopped_since(instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str]) -> float:
     """Since when guards have stopped each mark of a repository up to the newest, of the last few hundred, or its sweep
-    was asked for in vain, and nobody has swept one: when the first of them was begun, unix seconds. A newest mark that
-    is not asked for yet says nothing."""
+    was asked for in vain, and nobody has swept one: when the first of them was begun, unix seconds. Marks that were
+    neither stopped nor asked for say nothing."""
     before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
     marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
     cells = [str(GcCell(newest.repository, mark.mark_id).key) for mark in marks]
@@ -186,10 +186,10 @@ def stopped_since(instance: dg.DagsterInstance, options: LakegcConfig, newest: M
     asked = _asked_marks(instance, options, newest.repository)
     since = newest.started_at
     for cell, mark in zip(cells, marks, strict=True):
-        is_stopped = bool(mark.stopped_by) or mark.mark_id in asked
-        if cell in swept or not (is_stopped or mark.mark_id == newest.mark_id):
+        if cell in swept:
             break
-        since = mark.started_at if is_stopped else since
+        if mark.stopped_by or mark.mark_id in asked:
+            since = mark.started_at
     return since
 
 

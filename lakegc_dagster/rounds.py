@@ -201,8 +201,8 @@ def stopped(mark: Marked, since: float, now: datetime) -> str:
     review = f"lakegc review {mark.repository} {mark.mark_id}"
     if mark.stopped_by:
         return (
-            f"{told} each mark has been stopped by guards, mark {mark.mark_id} by {mark.stopped_by}: {_WAY_OUT} "
-            f"({review})"
+            f"{told} nothing was swept: guards stop mark {mark.mark_id} by {mark.stopped_by}, and the ones before were "
+            f"stopped too, or their sweeps failed: {_WAY_OUT} ({review})"
         )
     return (
         f"{told} no sweep that was asked for came to its end, mark {mark.mark_id} is the newest: look at the failed "

@@ -383,6 +383,27 @@ def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed
     assert "beta:" not in said
 
 
+def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_unless_it_sweeps(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time()))  # runs are created by the real clock
+    site.create("alpha")
+    site.configure("  - {match: '*', sweep: true}\n")
+    for day in (4, 0):
+        at = time.time() - day * DAY
+        site.says_marked("alpha", f"m{9 - day}", started=at, ready=at, stopped_by="clocks")
+
+    def at_work(job: str) -> None:
+        tags = {"dagster/partition/repository": "alpha"}
+        of = site.defs.resolve_job_def(job)
+        site.instance.create_run_for_job(of, status=dg.DagsterRunStatus.STARTED, tags=tags)
+
+    at_work("gc_mark")
+    assert "- alpha: lakegc.yaml says `sweep: true`, and for 4 days" in failure_of(site.run("gc_watch"), "watch")
+    at_work("gc_sweep")
+    assert site.run("gc_watch").success, "this one may come to its end"
+
+
 def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,5 +417,6 @@ def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_reposi
     swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("gamma", "m6").key))
     site.instance.report_runless_asset_event(swept)
     said = failure_of(site.run("gc_watch"), "watch")
-    assert "- alpha: " in said and "for 4 days" in said and "mark m9 by blast-radius: look at" in said
-    assert "beta:" not in said and "gamma:" not in said and "delta:" not in said
+    assert "- alpha: " in said and "for 4 days nothing was swept: guards stop mark m9 by blast-radius" in said
+    assert "- beta: lakegc.yaml says `sweep: true`, and for 4 days" in said, "a mark that nobody asked for ends nothing"
+    assert "gamma:" not in said and "delta:" not in said
