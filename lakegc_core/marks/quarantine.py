@@ -30,6 +30,7 @@ from lakegc_core.marks.findings import MISSING as GONE
 from lakegc_core.marks.json_files import encode, read_sealed, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import has_lost, whole_restore_at
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
 from lakegc_core.names import FAILED, Json, Stage, Symptom, see
 from lakegc_core.store.base import Store, StoreConfig, connect, folders_in_use, heads
@@ -74,7 +75,7 @@ class Quarantine:
 class Emptying:
     """The result of `empty`. `emptied` maps ids of marks to the objects and bytes of the copies that went, `kept` to
     the reasons why copies stay, `amounts` to how many those are, as far as records tell; `stuck`: those of them that no
-    time ends, but a person; `overdue`: others of them whose time was over OVERDUE ago. `failed`: why copies of marks
+    time ends, but a person; `overdue`: others of them whose time was over long ago. `failed`: why copies of marks
     stay whose time is over."""
 
     emptied: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -163,7 +164,7 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
     found, waiting = Emptying(), quarantined(context)
     if not waiting:
         return found
-    now, newest = _earliest(context), newest_mark(context)
+    now, newest, patience = _earliest(context), newest_mark(context), _patience(context)
     for mark_id in waiting:
         try:
             stuck, early = _stuck(context, mark_id), ""
@@ -177,7 +178,7 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
                 with suppress(MarkError):
                     if (record := record_of(context, mark_id)) is not None:
                         found.amounts[mark_id] = record.amount
-                        if not stuck and _is_overdue(record, now):
+                        if not stuck and now > record.until + patience:
                             found.overdue[mark_id] = why
             elif not dry_run:
                 found.emptied[mark_id] = _empty(context, mark_id, held)
@@ -190,19 +191,25 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
 
 
 def overdue(context: RepositoryContext) -> dict[str, float]:
-    """The marks whose copies stay although their time was over OVERDUE ago, with that time, unix seconds. Records that
-    do not read are passed over: `empty` tells of them."""
-    now, found = clock.now().timestamp(), dict[str, float]()
-    for mark_id in quarantined(context):
+    """The marks whose copies stay although their time was over long ago, with that time, unix seconds. Records that do
+    not read are passed over: `empty` tells of them."""
+    if not (waiting := quarantined(context)):
+        return {}
+    now, patience, found = clock.now().timestamp(), _patience(context), dict[str, float]()
+    for mark_id in waiting:
         with suppress(MarkError):
             record = record_of(context, mark_id)
-            if record is not None and _is_overdue(record, now):
+            if record is not None and now > record.until + patience:
                 found[mark_id] = record.until
     return found
 
 
-def _is_overdue(record: Quarantine, now: float) -> bool:
-    return now > record.until + OVERDUE.total_seconds()
+def _patience(context: RepositoryContext) -> float:
+    """Seconds for which copies may stay after their time: OVERDUE, and as long as passed between the last two complete
+    marks, as they go only once a complete mark began after their time."""
+    headers = [each.header for each in Shelf.of(context) if each.is_complete]
+    began = sorted(header.started_at for header in headers if header is not None)[-2:]
+    return OVERDUE.total_seconds() + began[-1] - began[0] if began else OVERDUE.total_seconds()
 
 
 def _stuck(context: RepositoryContext, mark_id: str) -> str:

@@ -81,6 +81,18 @@ def test_copies_whose_time_was_over_days_ago_are_told_unless_they_go(
     assert quarantine.overdue(context) == {}
 
 
+def test_copies_wait_for_the_next_mark_where_marks_are_rare(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing could have emptied them before."""
+    (Path(context.workspace.root.removeprefix("local://")) / context.home / "marks" / "after" / "mark.json").unlink()
+    write_mark(context.artifacts("m2"), 0.5)
+    write_mark(context.artifacts("m3"), 6.5)
+    for days, told in ((9.1, False), (14.9, False), (15.1, True)):
+        at(monkeypatch, days)
+        assert bool(quarantine.overdue(context)) is bool(empty(context, None).overdue) is told
+
+
 def test_a_later_sweep_of_the_mark_keeps_all_for_longer_by_the_longer_age(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
