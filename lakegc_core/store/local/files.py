@@ -85,6 +85,11 @@ class Files:
         if not isinstance(error, FileNotFoundError | NotADirectoryError | FileExistsError):
             return self.error(error, "writing", key)
         above = os.path.dirname(self.path(key))
+        if isinstance(error, FileNotFoundError) and os.path.isdir(above):
+            return StoreError(
+                f"{self.root}: the file that was being written for {key!r} is gone: another process removed it. Run "
+                "the same command again. Let nothing else clean up there."
+            )
         while not os.path.lexists(above):
             above = os.path.dirname(above)
         shown = text_of(above)

@@ -47,6 +47,19 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     assert (tmp_path / "outside" / "x").exists()
 
 
+def test_a_file_that_vanishes_while_it_is_written_is_laid_to_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cleaned(written: str, path: str) -> None:
+        Path(os.fsdecode(written)).unlink()
+        replace(written, path)
+
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", cleaned)
+    with pytest.raises(StoreError, match="'a/b' is gone: another process removed it"):
+        local(tmp_path).store.write("a/b", b"1")
+
+
 def test_a_place_where_no_folder_can_be_made_is_no_missing_object(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for root, says in (
