@@ -7,7 +7,7 @@ this interpreter, and nothing that is installed in an editable way: lakegc is no
 from __future__ import annotations
 
 import os
-import sysconfig
+import sys
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,8 +43,9 @@ def executors_python(folder: Path) -> Path:
     """An interpreter that has this one's third-party packages, without lakegc."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    # A folder on the path; the .pth files in that folder, which bring in checkouts, are not read.
-    (site / "third-party.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    # Folders on the path; the .pth files in these folders, which bring in checkouts, are not read.
+    third_party = [each for each in sys.path if each.endswith("site-packages")]
+    (site / "third-party.pth").write_text("\n".join(third_party), encoding="utf-8")
     return folder / "bin" / "python"
 
 
