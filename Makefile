@@ -70,8 +70,8 @@ $(SPARK)/.stamp: $(STAMP)
 
 test-spark: $(SPARK)/.stamp  ## recordings and engine on another Spark, in an environment of its own (VERSION=3.5.6)
 	$(ON_SPARK) -m pytest -m "not slow" $(TOGETHER) tests/golden tests/core/spark tests/core/tables \
-		tests/core/inventory tests/core/references tests/core/judging tests/core/sweep \
-		tests/core/whole/test_cluster.py
+		tests/core/inventory tests/core/references tests/core/judging tests/core/sweep
+	$(ON_SPARK) -m pytest tests/core/whole/test_cluster.py
 	$(BIN)/python -m tests.support.spark_digests > build/spark-locked.digests
 	$(ON_SPARK) -m tests.support.spark_digests > $(SPARK)/digests
 	diff build/spark-locked.digests $(SPARK)/digests

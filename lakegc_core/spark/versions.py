@@ -68,12 +68,13 @@ def may_start_apart() -> bool:
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of a few rows; Spark knows if there are none."""
     import pyspark
-
-    if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
-        return spark.createDataFrame(rows.combine_chunks())  # Spark stops at an empty batch, and loses what comes after
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    frame = spark.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+    schema = from_arrow_schema(rows.schema)  # Connect cannot tell it where there are no rows
+    if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
+        # Spark stops at an empty batch, and loses what comes after.
+        return spark.createDataFrame(rows.combine_chunks(), schema)
+    frame = spark.createDataFrame(rows.to_pylist(), schema)
     return frame if rows.num_rows else frame.limit(0)
 
 
