@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,15 @@ ALIKE = {"spark.sql.ansi.enabled": "true"}
 cannot be cast, where 4 stops."""
 
 _FIRST, _BEYOND = (3, 5), (5, 0)
-_LAST_PYTHON = {(3, 5): (3, 11)}  # it imports distutils, which later ones do not have
+_IMPORTS = {(3, 5): "distutils"}
+"""A module that a version imports, and that Python has only up to 3.11. setuptools brings it; so do some platforms."""
+
 _LAST_JAVA = {(3, 5): 17, (4, 0): 21, (4, 1): 21}
 """The newest Java of a version. Hadoop and Arrow in it ask later ones for what these have no more: the session or its
 first job fails."""
 
 
-def check(version: str, python: tuple[int, int] = sys.version_info[:2]) -> None:
+def check(version: str) -> None:
     """SettingsError if lakegc does not run on this version of Spark, or that version not on this Python.
 
     `version` as Spark says it; platforms append to it, as in `3.5.4-amzn-0`.
@@ -40,11 +43,12 @@ def check(version: str, python: tuple[int, int] = sys.version_info[:2]) -> None:
             f"This is Spark {version}. lakegc runs on Spark 3.5 and 4; on other versions nobody knows whether it "
             "decides the same. Install or choose one of these."
         )
-    last = _LAST_PYTHON.get(found, python)
-    if python > last:
+    module = _IMPORTS.get(found)
+    if module and find_spec(module) is None:
         raise SettingsError(
-            f"Spark {version} runs on Python {last[0]}.{last[1]} at most, and this is Python {python[0]}.{python[1]}. "
-            "Take an older Python, or Spark 4."
+            f"Spark {version} imports {module}, which Python has only up to 3.11, and this is Python "
+            f"{sys.version_info[0]}.{sys.version_info[1]}. Install setuptools, which brings it, for executors too; "
+            "or take Python 3.11, or Spark 4."
         )
 
 
@@ -64,12 +68,13 @@ def may_start_apart() -> bool:
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of a few rows; Spark knows if there are none."""
     import pyspark
-
-    if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
-        return spark.createDataFrame(rows.combine_chunks())  # Spark stops at an empty batch, and loses what comes after
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    frame = spark.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+    schema = from_arrow_schema(rows.schema)  # Connect cannot tell it where there are no rows
+    if _numbers(pyspark.__version__) >= (4, 0):  # this side's version: the server's may be another one
+        # Spark stops at an empty batch, and loses what comes after.
+        return spark.createDataFrame(rows.combine_chunks(), schema)
+    frame = spark.createDataFrame(rows.to_pylist(), schema)
     return frame if rows.num_rows else frame.limit(0)
 
 

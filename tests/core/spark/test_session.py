@@ -201,7 +201,7 @@ def test_whoever_gives_java_options_of_their_own_gets_none_for_little_work(
 
 
 def test_a_master_that_spark_refuses_is_named_with_its_setting_and_java_is_not_blamed() -> None:
-    exited = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+    exited = PySparkRuntimeError(None, "JAVA_GATEWAY_EXITED", {})  # 3.5 names them otherwise
     with (
         pytest.raises(SettingsError, match=r"'yarn' \(spark\.master in .*for local\[\*\]"),
         module._refused_master("yarn"),

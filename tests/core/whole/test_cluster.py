@@ -1,4 +1,4 @@
-"""A mark and a sweep by the real command on a Spark cluster whose machines know nothing of lakegc."""
+"""Marks and sweeps by the real command on Spark elsewhere, whose machines know nothing of lakegc."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from lakegc_sandbox.lakefs import Sandbox
 from tests.core.whole.test_pipeline_on_stores import DAY, history
 from tests.support.lake import QUICK
 from tests.support.servers import ACCESS_KEY, SECRET_KEY, S3Server, seaweedfs
-from tests.support.spark_cluster import Cluster, cluster, executors_python
+from tests.support.spark_cluster import CONNECT_JARS, Cluster, cluster, connect_server, executors_python
 from tests.support.waiting import STARTS
 
 EXECUTORS_KEY = "LAKEGCEXECUTORS"
 EXECUTORS_SECRET = "executors/only+secret=9876543210"
 
 
-def write_settings(file: Path, running: Cluster, python: Path) -> None:
-    """lakegc.yaml as a team with a cluster writes it, made small for two cores."""
+def of_a_cluster(running: Cluster, python: Path) -> dict[str, Any]:
+    """`spark` of lakegc.yaml as a team with a cluster writes it, made small for two cores."""
     conf = {
         "spark.pyspark.python": str(python),
         "spark.driver.host": "127.0.0.1",
@@ -36,7 +36,7 @@ def write_settings(file: Path, running: Cluster, python: Path) -> None:
         "spark.executor.memory": "768m",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     } | QUICK
-    file.write_text(yaml.safe_dump({"spark": {"master": running.master, "conf": conf}}), encoding="utf-8")
+    return {"master": running.master, "conf": conf}
 
 
 def lakegc(home: Path, variables: dict[str, str], *arguments: str) -> Any:
@@ -74,21 +74,31 @@ def test_executors_with_nothing_of_lakegc_mark_and_sweep_with_credentials_of_the
     with seaweedfs(tmp_path, more_keys={EXECUTORS_KEY: EXECUTORS_SECRET}) as s3:
         theirs = environment_of(s3, EXECUTORS_KEY, EXECUTORS_SECRET)
         with cluster(tmp_path, 2, theirs) as running:
-            mark_and_sweep(tmp_path, s3, running, python)
+            mark_and_sweep(tmp_path, s3, of_a_cluster(running, python))
             for worker in running.workers:
                 assert list(worker.rglob(shipping.package().name)), f"{worker.name} was given the package"
                 text = logged(worker)
                 assert text and SECRET_KEY not in text and EXECUTORS_SECRET not in text
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not CONNECT_JARS, reason="this PySpark comes without the server")
+def test_a_spark_connect_server_that_knows_nothing_of_lakegc_marks_and_sweeps(tmp_path: Path) -> None:
+    python = executors_python(tmp_path / "executors")
+    with seaweedfs(tmp_path, more_keys={EXECUTORS_KEY: EXECUTORS_SECRET}) as s3:
+        theirs = environment_of(s3, EXECUTORS_KEY, EXECUTORS_SECRET) | {"PYSPARK_PYTHON": str(python)}
+        with connect_server(tmp_path, theirs) as master:
+            mark_and_sweep(tmp_path, s3, {"master": master, "conf": {"spark.sql.shuffle.partitions": "2"}})
+
+
 def environment_of(s3: S3Server, key: str, secret: str) -> dict[str, str]:
     return s3.environment() | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
 
 
-def mark_and_sweep(folder: Path, s3: S3Server, running: Cluster, python: Path) -> None:
+def mark_and_sweep(folder: Path, s3: S3Server, spark: dict[str, Any]) -> None:
     home = folder / "home"
     home.mkdir()
-    write_settings(home / "lakegc.yaml", running, python)
+    (home / "lakegc.yaml").write_text(yaml.safe_dump({"spark": spark}), encoding="utf-8")
     sandbox = Sandbox(folder / "lakefs", blockstore="s3", seed=1)
     config = s3.config("team/lake")
     repository = sandbox.create_repository("lake", f"s3://{s3.bucket}/team/lake", store=config, age=30 * DAY)
