@@ -69,7 +69,7 @@ def _run_arguments(to: argparse.ArgumentParser) -> None:
 def _marking_options(to: argparse.ArgumentParser) -> None:
     text = (
         "id of the mark, which is resumed if it is unfinished (default: the newest mark if it was begun within 12 "
-        "hours and is unfinished, else the present, UTC)"
+        "hours, has listed and is unfinished, else the present, UTC)"
     )
     option(to, "--mark-id", metavar="ID", help=text)
     text = "youngest age of what may be collected, e.g. 48h (default: as lakegc.yaml says, else 25h)"

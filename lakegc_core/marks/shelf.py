@@ -67,6 +67,11 @@ class Standing:
         return self.header is not None and self._manifest(Stage.EXPIRED_ADDRESSES) is None
 
     @property
+    def has_listed(self) -> bool:
+        """True if the first stage came to its end."""
+        return isinstance(self._manifest(STAGES[0]), Manifest)
+
+    @property
     def fault(self) -> MarkError | None:
         """The reason why the mark says nothing of what was live, or when: its header or a manifest does not read, a
         manifest is missing before one that stands, or its clock was wrong."""

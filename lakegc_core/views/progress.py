@@ -18,10 +18,12 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from lakegc_core.names import BEGINS, Stage
 from lakegc_core.views.words import shown
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
 _EVERY = 10.0  # seconds between plain lines
 _POLL = 0.3
 _STAGES = frozenset(stage.value for stage in Stage)
+
+
+class LeftColumn(TimeRemainingColumn):
+    """The time that is left; nothing where that is not known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.time_remaining is None else super().render(task) + Text(" left")
 
 
 class Reporter:
@@ -78,8 +87,7 @@ class Reporter:
             MofNCompleteColumn(),
             TextColumn("tasks"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            LeftColumn(),
         )
         with Progress(*columns, console=self._console, transient=True) as bar:
             task = bar.add_task("", total=None)

@@ -115,6 +115,14 @@ def test_a_mark_that_was_begun_long_ago_is_not_gone_on_with(made: Made, monkeypa
     assert unfinished_mark(made("m1", 2, stages=2)) is None
 
 
+def test_a_mark_that_listed_nothing_is_not_gone_on_with(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that was refused because the repository had no rules: its cutoff would be that of the refusal."""
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", str(HEADER.started_at + 3600))
+    assert unfinished_mark(made("m1", 0, stages=1)) == "m1"
+    assert unfinished_mark(made("m2", 0.01, stages=0)) is None
+
+
 @pytest.mark.parametrize("stage", STAGES[:2])
 def test_a_mark_that_lacks_the_manifest_of_an_earlier_stage_is_not_gone_on_with(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str

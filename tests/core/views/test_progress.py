@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.progress import Progress
 
 from lakegc_core.names import Stage
 from lakegc_core.views import progress
-from lakegc_core.views.progress import Reporter
+from lakegc_core.views.progress import LeftColumn, Reporter
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -84,3 +85,10 @@ def test_a_quiet_reporter_says_nothing(said: Said, spark: SparkSession) -> None:
     with reporter.watch(spark, "du"):
         reporter.say(f"{Stage.NAMESPACE_LISTING}: begins (1 of 5)")
     assert said.lines() == []
+
+
+def test_the_bar_names_no_time_as_left_where_none_is_known() -> None:
+    bar = Progress()
+    bar.add_task("", total=None)
+    bar.update(bar.add_task("", total=10), completed=10)
+    assert [str(LeftColumn().render(task)) for task in bar.tasks] == ["", "0:00:00 left"]
