@@ -28,7 +28,7 @@ def run_marks(options: argparse.Namespace, reporter: Reporter) -> int:
         show(options, records, screen.retired_screen(records))
         return 0
     found = list_marks(context)
-    own = [history.standing(context, mark) for mark in found if mark["by"] == "lakegc"]
+    own = history.standing_marks(context, [mark for mark in found if mark["by"] == "lakegc"])
     others = [mark for mark in found if mark["by"] != "lakegc"]
     lines = [*(history.marks_lines(own) if own else ()), *(f"  {mark['mark_id']}   by {mark['by']}" for mark in others)]
     show(options, [*own, *others], "\n".join(lines) or "no marks")

@@ -45,12 +45,8 @@ def history_of(
     nothing says what is refused or what waits: that takes many more requests where many marks stand. `most_retired`:
     records to read of retired marks, the newest; if there are more, the history begins with what was read."""
     own = own_marks(context)
-    here = {mark["mark_id"] for mark in own}  # also of those whose retirement has begun and failed
-    ids = [each for each in retired_marks(context.workspace, context.home) if each not in here]
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        found = list(pool.map(lambda mark: standing(context, mark, judged=judged), own))
-        found += [each for each in pool.map(partial(_retired, context), ids[:most_retired]) if each is not None]
-    _take_back(context, found)
+    ids = _retired_besides(context, own)
+    found = _counted(context, own, ids[:most_retired], judged=judged)
     if len(ids) > len(ids[:most_retired]):
         since = max([since, *sorted(_seconds(mark["started_at"]) for mark in found if mark["started_at"])[:1]])
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
@@ -70,6 +66,29 @@ def history_of(
         "totals": _totals(swept, since),
         "price": price_json(context.settings.price),
     }
+
+
+def standing_marks(context: RepositoryContext, own: Sequence[Json]) -> list[Json]:
+    """Marks as `own_marks` has them, with what `history_of` says of each: of the deleted objects, those that came back
+    are not counted."""
+    return _counted(context, own, _retired_besides(context, own))[: len(own)]
+
+
+def _retired_besides(context: RepositoryContext, own: Sequence[Json]) -> list[str]:
+    """The ids of retired marks, newest first, without those whose retirement has begun and failed: they are `own`."""
+    here = {mark["mark_id"] for mark in own}
+    return [each for each in retired_marks(context.workspace, context.home) if each not in here]
+
+
+def _counted(
+    context: RepositoryContext, own: Sequence[Json], retired: Sequence[str], *, judged: bool = True
+) -> list[Json]:
+    """The marks that stand, then the retired ones, with their sweeps, less what came back."""
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        found = list(pool.map(lambda mark: _standing(context, mark, judged=judged), own))
+        found += [each for each in pool.map(partial(_retired, context), retired) if each is not None]
+    _take_back(context, found)
+    return found
 
 
 def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
@@ -148,7 +167,7 @@ def freed_bytes(totals: Json) -> int:
     return int(totals["bytes_deleted"] - sum(totals[name] for name in _NOT_FREED))
 
 
-def standing(context: RepositoryContext, mark: Json, *, judged: bool = True) -> Json:
+def _standing(context: RepositoryContext, mark: Json, *, judged: bool) -> Json:
     """A mark as `own_marks` has it, with its sweeps; if `judged`, a whole one with what it waits for. If not all of
     that reads, with what does, and `problem`."""
     store, folder = connect(context.workspace), context.artifacts(mark["mark_id"]).folder

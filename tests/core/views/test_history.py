@@ -14,9 +14,10 @@ from lakegc_core import pipeline
 from lakegc_core.cli import main
 from lakegc_core.config.settings import Price, Settings
 from lakegc_core.errors import StoreError
-from lakegc_core.marks.artifacts import CLEAN
+from lakegc_core.marks.artifacts import CLEAN, RESTORES, STAMP
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
@@ -154,6 +155,23 @@ def test_only_what_was_swept_since_counts_and_a_mark_swept_since_is_shown_howeve
     assert delay["objects"] == 3 and delay["p50"] < 60, "two were found by the mark that was swept"
     assert DAY <= delay["p99"] < DAY + 60, "the mark of the day before had found one"
     assert "half up to" in history_screen([whole])
+
+
+def test_the_list_of_marks_counts_what_came_back_as_the_history_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.garbage(2)
+    mark = world.mark(0)
+    world.sweep(mark)
+    back = {"mark_id": "m00", "sweep": 1, "objects": 1, "bytes": 11}
+    report = {"finished_at": NOW.timestamp(), "outcomes": {"copied": 1}, "taken_back": [back]}
+    write_report(mark.mark.store, f"{mark.mark.folder}/{RESTORES}/{NOW.strftime(STAMP)}", report)
+    monkeypatch.setattr("lakegc_core.cli.history.opened", lambda *_: world.lake.open("lake"))
+    assert main(["marks", "lake", "--json"]) == 0
+    found, history = json.loads(capsys.readouterr().out), world.history()["marks"]
+    assert found == history and found[0]["deleted"] == 1
+    assert main(["marks", "lake"]) == 0
+    assert capsys.readouterr().out.splitlines() == marks_lines(history)
 
 
 def test_a_sweep_that_broke_off_counts_what_its_journal_says(world: World) -> None:
