@@ -37,6 +37,8 @@ from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_min
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
+
 
 def _marked(
     options: argparse.Namespace, repository: RepositoryContext, reporter: Reporter
@@ -112,16 +114,32 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
 
 def _swept(context: MarkContext) -> str:
     """The results of the sweeps of a mark, and what is still to be done; empty for a mark that nobody has swept."""
-    over, begun = finished_sweeps(context), without_drills(connect(context.workspace), context.mark.folder)
+    over, broke_off = _sweeps(context)
     lines = screen.swept_lines(over)
     again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"
-    if len(over) < len(begun):
+    if broke_off:
         lines.append(f"next: {again}   (a sweep broke off: this goes on with it, and --close ends it)")
     elif over and any(count and outcome.startswith(FAILED) for outcome, count in over[-1]["outcomes"].items()):
         lines.append(f"next: {again}   (deletes failed: this tries them again)")
     elif over and over[-1]["outcomes"].get(Outcome.OVER_BUDGET):
         lines.append(f"next: {again}   (its budget was spent: this deletes more)")
     return "".join(f"\n{line}" for line in lines)
+
+
+def _sweeps(context: MarkContext) -> tuple[list[Json], bool]:
+    """The reports of the sweeps of a mark that are over, and whether one broke off; those of drills do not count."""
+    over, begun = finished_sweeps(context), without_drills(connect(context.workspace), context.mark.folder)
+    return over, len(over) < len(begun)
+
+
+def _nothing_left(context: MarkContext) -> list[Json]:
+    """The reports of the sweeps of a mark, if they are over and the last one left nothing: all that the mark found is
+    gone, and no other sweep of it has anything to delete. Else nothing."""
+    over, broke_off = _sweeps(context)
+    if not over or broke_off or over[-1].get("only"):
+        return []
+    is_left = any(count for outcome, count in over[-1]["outcomes"].items() if outcome not in _GONE)
+    return [] if is_left else over
 
 
 def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -172,12 +190,22 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     with metered(options, context) as told:
         review = pipeline.review(context)
         told.append(review.report)
+        is_asked = not (options.dry_run or options.yes or only)
+        if is_asked and (over := _nothing_left(context)):
+            return _show_nothing_left(options, context, over)
         _confirm(options, context, review, accepted)
         with at_work(context, reporter, Stage.SWEPT_REPORT, quick=layers.is_little(context.mark)) as spark:
             result = pipeline.sweep(
                 spark, context, dry_run=options.dry_run, accepted=accepted, only=only, budget=budget
             )
         return _show_sweep(options, result, told)
+
+
+def _show_nothing_left(options: argparse.Namespace, context: MarkContext, over: list[Json]) -> int:
+    name, mark_id = context.header.repository, context.header.mark_id
+    said = [*screen.swept_lines(over), f"nothing is left to sweep of mark {mark_id}", f"next: lakegc mark {name}"]
+    show(options, {"repository": name, "mark_id": mark_id, "swept": over}, "\n".join(said))
+    return 0
 
 
 def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter) -> int:

@@ -217,6 +217,37 @@ def test_a_review_of_a_swept_mark_says_when_it_was_swept_and_what_was_deleted(
     assert ending(capsys) == ["swept 2025-03-31 12:00 UTC (sweep 1): 1 object deleted, 10 B · 2 rescued"]
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_nobody_is_asked_about_a_mark_of_which_nothing_is_left_to_sweep(
+    desk: Desk, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    swept(desk.mark("m1", garbage=["data/a", "data/b"]), 1, deleted=1, already_gone=1)
+    assert main(["sweep", "lake", "m1", *(["--json"] if as_json else [])]) == 0
+    out = capsys.readouterr().out
+    if as_json:
+        assert [each["outcomes"] for each in json.loads(out)["swept"]] == [{"deleted": 1, "already_gone": 1}]
+    else:
+        assert out.splitlines() == [
+            "swept 2025-03-31 12:00 UTC (sweep 1): 1 object deleted, 10 B · 1 already_gone",
+            "nothing is left to sweep of mark m1",
+            "next: lakegc mark lake",
+        ]
+
+
+@pytest.mark.parametrize("then", ["an object is left", "a sweep broke off"])
+def test_somebody_is_asked_about_a_mark_of_which_something_may_be_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], then: str
+) -> None:
+    monkeypatch.setattr(marking, "ask", lambda question: False)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    context = desk.mark("m1", garbage=["data/a", "data/b"], sound=True)
+    swept(context, 1, deleted=1, unconfirmed=int(then == "an object is left"))
+    if then == "a sweep broke off":
+        swept(context, 2)
+    assert main(["sweep", "lake", "m1", "--quiet"]) == 3
+    assert "Not confirmed" in capsys.readouterr().err
+
+
 def test_a_review_names_the_sweep_again_where_deletes_failed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     swept(desk.mark("m1", garbage=["data/a"]), 1, **{"deleted": 1, "failed:no_answer": 1})
     assert ending(capsys)[1:] == ["next: lakegc sweep lake m1   (deletes failed: this tries them again)"]
