@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
 import json
 import os
+import re
 import select
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import lakegc_core
 from lakegc_core import spark
-from lakegc_core.cli.options import flag, option, repository_name
+from lakegc_core.cli.options import flag, misspelt_variables, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.cli.verbs import VERBS
 from lakegc_core.errors import LakegcError, did_you_mean
@@ -62,7 +64,9 @@ def _run(given: list[str]) -> int:
         top.error(f"there is no verb {given[0]!r}. {meant} `lakegc --help` says what each does.")
     options, unknown = top.parse_known_args(given)
     if unknown:
-        options.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
+        options.usage.error(f"unrecognized arguments: {' '.join(unknown)}{_options_meant(options.usage, unknown)}")
+    for warning in misspelt_variables(os.environ):
+        sys.stderr.write(f"lakegc: {warning}\n")
     # These cost time, which help and wrong usage need not spend.
     from lakegc_core.views.progress import Reporter
     from lakegc_core.views.words import shown
@@ -119,8 +123,21 @@ def command(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _options_meant(usage: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """A question that names the options of a verb which are like those that it does not know."""
+    known = [name.removeprefix("--") for name in usage._option_string_actions if name.startswith("--")]
+    given = [each.removeprefix("--").partition("=")[0] for each in unknown if each.startswith("--")]
+    near = [name for each in given for name in difflib.get_close_matches(each, known, n=1)]
+    return f". Did you mean --{' and --'.join(dict.fromkeys(near))}?" if near else ""
+
+
 class _Parser(argparse.ArgumentParser):
-    """Says where the id of a mark is to be found, if it is missing."""
+    """Says where the id of a mark is to be found, if it is missing. What begins with a minus and a digit is a value of
+    the option before it, and not an option: the option says what is wrong with it."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # as Python 3.14 has it
 
     def error(self, message: str) -> NoReturn:
         if "required" in message and "MARK_ID" in message:

@@ -6,9 +6,10 @@ Every `lakegc` reads this module: it imports little.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -28,6 +29,20 @@ STDOUT = "-"
 NO_RULE = "none"
 """The word that `whatif --rule` takes instead of days."""
 
+
+OTHER_VARIABLES = (
+    "LAKEGC_UNSAFE",
+    "LAKEGC_NOW",
+    "LAKEGC_DEBUG",
+    "LAKEGC_WARM_WORKERS",  # lakegc sets it for its own workers
+    "LAKEGC_DAGSTER_BACKUP",
+    "LAKEGC_DAGSTER_REPOSITORIES",
+)
+"""The variables of lakegc that are no option's."""
+
+_PREFIX = "LAKEGC_"
+_LIKE = 0.8  # how like a known name another must be to count as misspelt: 1 is the same
+_known = set(OTHER_VARIABLES)  # and those of all options that were declared
 
 _ON, _OFF = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 
@@ -95,7 +110,20 @@ def on_or_off(to: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _variable(name: str) -> str:
-    return "LAKEGC_" + name.removeprefix("--").replace("-", "_").upper()
+    variable = _PREFIX + name.removeprefix("--").replace("-", "_").upper()
+    _known.add(variable)
+    return variable
+
+
+def misspelt_variables(env: Mapping[str, str]) -> list[str]:
+    """A warning for each variable that nothing reads and whose name is like one that is read. Call once the options are
+    declared. What is like none is somebody else's business."""
+    known = [name.removeprefix(_PREFIX) for name in _known]
+    said = []
+    for name in sorted(each for each in env if each.startswith(_PREFIX) and each not in _known):
+        if near := difflib.get_close_matches(name.removeprefix(_PREFIX), known, n=1, cutoff=_LIKE):
+            said.append(f"{name} is set, and lakegc reads no such variable. Did you mean {_PREFIX}{near[0]}?")
+    return said
 
 
 def _read_variable(switch: argparse.Action) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakegc_core.cli import main, marking
+import lakegc_core
+from lakegc_core.cli import main, marking, options
+from lakegc_core.cli.entry import parser
+from lakegc_core.cli.options import misspelt_variables
+from lakegc_core.cli.verbs import VERBS
 from lakegc_core.marks.context import RepositoryContext
+
+ROOT = Path(lakegc_core.__path__[0]).parent
 
 
 @pytest.mark.parametrize("given", [[], ["--mark-id", "m1"]])
@@ -119,6 +127,45 @@ def test_an_argument_that_a_verb_does_not_know_is_answered_with_the_usage_of_the
     assert ended.value.code == 2
     assert said.startswith("usage: lakegc marks ") and "--retired" in said
     assert said.endswith(f"lakegc marks: error: unrecognized arguments: {arguments[-1]}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--min-agee", "5h"], "unrecognized arguments: --min-agee 5h. Did you mean --min-age?"),
+        (["--saftey=full", "--cleen"], "arguments: --saftey=full --cleen. Did you mean --safety and --clean?"),
+        (["--min-age", "-5h"], "--min-age: the duration '-5h' is negative; a duration is 0 or more, such as 25h"),
+        (["--min-age", "--clean"], "argument --min-age: expected one argument"),
+    ],
+)
+def test_a_misspelt_option_and_a_negative_value_are_answered_with_what_helps(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["mark", "lake", *given])
+    assert ended.value.code == 2 and capsys.readouterr().err.endswith(f"{said}\n")
+
+
+def test_a_misspelt_variable_is_named_and_one_that_is_like_none_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("LAKEGC_MIN_AGEE", "LAKEGC_SAFETY", "LAKEGC_DEBUG", "LAKEGC_GOLDEN", "LAKEGC_BENCH_OBJECTS"):
+        monkeypatch.setenv(name, "full")
+    assert main(["schema"]) == 0
+    said = capsys.readouterr().err
+    assert said == "lakegc: LAKEGC_MIN_AGEE is set, and lakegc reads no such variable. Did you mean LAKEGC_MIN_AGE?\n"
+
+
+def test_all_variables_that_lakegc_reads_are_known_and_those_of_its_tests_are_taken_for_none_of_them() -> None:
+    parser(VERBS)
+    named: dict[str, set[str]] = {}
+    for folder in ("lakegc_core", "lakegc_dagster", "lakegc_sandbox", "tests", "benchmarks"):
+        texts = (file.read_text(encoding="utf-8") for file in (ROOT / folder).rglob("*.py"))
+        named[folder] = {name for text in texts for name in re.findall(r"LAKEGC_[A-Z][A-Z_]*[A-Z]", text)}
+    read = named["lakegc_core"] | named["lakegc_dagster"] | named["lakegc_sandbox"]
+    assert read - options._known == set()
+    others = (named["tests"] | named["benchmarks"]) - {"LAKEGC_MIN_AGEE"}
+    assert misspelt_variables(dict.fromkeys(others, "1")) == []
 
 
 def test_an_argument_that_a_verb_of_another_package_does_not_know_is_answered_with_its_usage(
