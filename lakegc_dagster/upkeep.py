@@ -146,6 +146,8 @@ def _restore(options: LakegcConfig) -> Any:
             place = config.place or backup_place(mark)
             if place is None:
                 check_keeps(mark)
+            else:
+                core_backup.readable_place(mark, place)
             result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
         context.add_output_metadata(copy_metadata(result))
         if result.failed:

@@ -32,8 +32,10 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id, retired_too=True, any_version=True)
-    if options.source is None:
-        undo.check_keeps(context)  # before Spark is started
+    if options.source is None:  # before Spark is started, and before others are kept out
+        undo.check_keeps(context)
+    else:
+        backup.readable_place(context, options.source)
     with at_work(context, reporter, "restore") as spark:
         limits = Limits(options.parallel, options.bandwidth)
         result = backup.restore(spark, context, options.source, paths=options.path, limits=limits)

@@ -28,8 +28,8 @@ from lakegc_core.marks.backups import (
     backup_manifest,
     folder_of,
     new_place,
-    place_of,
     saved,
+    source_of,
 )
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
@@ -184,10 +184,10 @@ def restore(
     it is wanted; RefusedError if the clocks differ.
     """
     started, limits = time.monotonic(), limits or Limits()
-    source = context.data if place is None else place_of(context, place)
     with context.lease("restore"):
         _check_clocks(context)
-        objects = undo.deleted_objects(spark, context) if place is None else _backed_up(spark, context, source)
+        source, manifest = (context.data, None) if place is None else readable_place(context, place)
+        objects = undo.deleted_objects(spark, context) if place is None else _listed(spark, context, source, manifest)
         if paths:
             objects = _chosen(spark, context, objects, paths)
         if chosen:
@@ -260,17 +260,25 @@ def _expired(spark: SparkSession, context: MarkContext) -> DataFrame:
     return context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA).frame(spark, "address", "size")
 
 
-def _backed_up(spark: SparkSession, context: MarkContext, source: StoreConfig) -> DataFrame:
-    manifest, reads = backup_manifest(context, source), _reads(context)
+def readable_place(context: MarkContext, place: str) -> tuple[StoreConfig, Json | None]:
+    """The place of a backup that is to be restored, and its manifest: `source_of`. MarkError if nothing says which
+    objects belong to it, or if it is another mark's."""
+    source, manifest = source_of(context, place)
+    reads = _reads(context)
     if manifest is None and not reads:
         raise MarkError(
             f"Mark {context.header.mark_id} was retired, or another version of lakegc made it, and {source.root} holds "
             "no list of what belongs to its backup. Copy the objects back by their keys."
         )
+    if manifest is not None and reads:  # of other marks only the namespace is known
+        _check_mark(context, source, manifest["mark_digest"])
+    return source, manifest
+
+
+def _listed(spark: SparkSession, context: MarkContext, source: StoreConfig, manifest: Json | None) -> DataFrame:
+    """The objects of a backup: of the mark itself, where no manifest names them."""
     if manifest is None:
         return _expired(spark, context)
-    if reads:  # of other marks only the namespace is known
-        _check_mark(context, source, manifest["mark_digest"])
     parts = [Part.from_json(part) for part in manifest["parts"]]
     rows = DatasetFolder(source, f"{folder_of(context)}/objects").dataset("", parts, SCHEMA).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address", "size")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from lakegc_core.marks.json_files import decode, read_json, read_sealed
 from lakegc_core.marks.workspaces import overlap
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
+from lakegc_core.policy.namespace import COLLECTABLE
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_at
 from lakegc_core.tables.dataset import DatasetFolder
@@ -20,10 +23,14 @@ from lakegc_core.tables.parts import Part
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_OWN = "_lakegc/"
+"""The folder of a place for the lists of backups, one for each repository and mark."""
+
 BACKUP = "backup.json"
 """The record of a mark's backup, in the mark's folder."""
 COPIED, ALREADY_THERE = SAVED = ("copied", "already_there")
 """Outcomes of objects that are in a backup as they must be."""
+_MOST_NAMED = 5
 _COPIES = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("address", "outcome")])
 """The columns that are read here of a backup's journal, which has more."""
 
@@ -85,7 +92,7 @@ def new_place(context: MarkContext, place: str) -> StoreConfig:
 
 
 def folder_of(context: MarkContext) -> str:
-    return f"_lakegc/{context.header.repository}/{context.header.mark_id}"
+    return f"{_OWN}{context.header.repository}/{context.header.mark_id}"
 
 
 def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
@@ -102,3 +109,39 @@ def backup_manifest(context: MarkContext, place: StoreConfig) -> Json | None:
             f"{context.header.storage_namespace}. Give the backups of each a place of their own."
         )
     return found
+
+
+def source_of(context: MarkContext, place: str) -> tuple[StoreConfig, Json | None]:
+    """The store of a mark's backup that is to be read, and its manifest; None of a backup that another tool made.
+    SettingsError, with what lies there, for a place that holds no backup of this repository."""
+    source = place_of(context, place)
+    manifest = backup_manifest(context, source)
+    if manifest is None and (instead := _instead(source, context.header.repository)):
+        record = read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}")
+        known = f" The backup of this mark was made to {record['place']}." if record else ""
+        raise SettingsError(
+            f"{source.root} holds no backup of repository {context.header.repository}: {instead}. Nothing was brought "
+            f"back. Name the place that the backup was made to.{known}"
+        )
+    return source, manifest
+
+
+def _instead(place: StoreConfig, repository: str) -> str:
+    """What lies at a place that cannot hold objects of a repository; "" where some may lie."""
+    there, data, lists = (_first_names(place, prefix) for prefix in ("", "data/", _OWN))
+    of = [each.removeprefix(_OWN).rstrip("/") for each in lists]
+    if of and repository not in of:
+        return f"it holds those of {_some(of)}"
+    if data or any(re.match(COLLECTABLE, name) for name in there):
+        return ""
+    return f"it holds {_some(there)}, and no data/" if there else "nothing lies there"
+
+
+def _first_names(place: StoreConfig, prefix: str) -> list[str]:
+    """The first folders and objects directly below a prefix."""
+    first = next(iter(connect(place).list_level(prefix)), None)
+    return [] if first is None else [*first.prefixes, *first.objects["address"].to_pylist()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (" and more" if len(names) > _MOST_NAMED else "")

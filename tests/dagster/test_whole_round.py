@@ -130,9 +130,10 @@ def test_the_sweep_that_the_sensor_asks_for_makes_its_backup_first_and_then_dele
 
 def test_what_was_swept_comes_back_from_its_backup(night: Night) -> None:
     site, cell = night.site, cell_of(night, "alpha")
+    (night.place / "elsewhere").mkdir()
     elsewhere = {"ops": {"lake_restore": {"config": {"place": str(night.place / "elsewhere")}}}}
     wrong = failure_of(site.run("gc_restore", partition_key=cell.key, run_config=elsewhere), "lake_restore")
-    assert "lacks 3 of them: name the place that the backup was made to" in wrong and "again" not in wrong
+    assert "nothing lies there" in wrong and f"The backup of this mark was made to {night.place}." in wrong
     result = site.run("gc_restore", partition_key=cell.key)
     assert result.success
     assert site.files("alpha") == night.before["alpha"]

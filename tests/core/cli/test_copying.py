@@ -9,9 +9,13 @@ import pytest
 
 from lakegc_core.cli import main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
-from lakegc_core.copies.backup import CopyResult
+from lakegc_core.copies.backup import CopyResult, readable_place
+from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
+from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalConfig
 from tests.core.cli.conftest import Desk
+from tests.support.lake import NO_SPARK
 
 UNDONE = CopyResult("restore", "lake", "m1", "s3://b/ns", {"copied": 2, "missing": 1}, 20, [], 1.0, is_undo=True)
 
@@ -30,6 +34,45 @@ def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_s
     assert f"{tmp_path}/file is a file, not a folder. Name a folder that can be written to." in said
     assert main(["backup", "lake", "m1", f"{tmp_path}/folder"]) == 1
     assert "Spark was started" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        ([], "nothing lies there"),
+        (["exports/a", "note.txt"], "it holds exports/, note.txt, and no data/"),
+        (["data/a", "_lakegc/other/m1/manifest.json"], "it holds those of other"),
+    ],
+)
+def test_a_place_without_a_backup_is_told_with_what_lies_there_before_anything_begins(
+    desk: Desk,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    there: list[str],
+    says: str,
+) -> None:
+    monkeypatch.setattr(opening, "spark_of", NO_SPARK)
+    mark = desk.mark("m1", garbage=["data/a"])
+    mark.mark.store.write(f"{mark.mark.folder}/{BACKUP}", encode({"place": "s3://spare/lake"}))
+    place = LocalConfig(str(tmp_path / "place"))
+    Path(place.path).mkdir()
+    for key in there:
+        connect(place).write(key, b"x")
+    assert main(["restore", "lake", "m1", place.path]) == 2
+    said = capsys.readouterr().err
+    assert f"local://{place.path} holds no backup of repository lake: {says}. Nothing was brought back." in said
+    assert said.endswith("The backup of this mark was made to s3://spare/lake.\n")
+    assert not list(mark.mark.store.list(f"{mark.home}/lease"))
+
+
+@pytest.mark.parametrize("there", ["data/a", "0123456789abcdef" * 2])
+def test_a_place_where_another_tool_may_have_put_a_backup_is_read(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    place = LocalConfig(str(tmp_path / "place"))
+    connect(place).write(there, b"x")
+    assert readable_place(desk.mark("m1", garbage=["data/a"]), place.path) == (place, None)
 
 
 def test_a_store_that_keeps_nothing_is_told_before_anything_begins(

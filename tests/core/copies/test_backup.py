@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.copies.backup import CopyResult, _backed_up, _had, backup, restore
+from lakegc_core.config.settings import ServerSettings, Settings
+from lakegc_core.copies.backup import CopyResult, _had, backup, readable_place, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts, folder_of
 from lakegc_core.marks.json_files import encode, sealed
@@ -20,7 +21,6 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from tests.support import servers
-from tests.support.lake import NO_SPARK
 from tests.support.old_marks import maker
 from tests.support.replays import Replay, environment
 from tests.support.waiting import STARTS
@@ -120,14 +120,15 @@ def test_the_backup_of_another_repository_or_mark_of_the_same_name_is_neither_re
     tmp_path: Path,
 ) -> None:
     context: Any = maker(tmp_path / "marks")("m1", 0)
+    context.data, context.settings = LocalConfig(str(tmp_path / "data")), Settings(ServerSettings("", "", ""))
     target = LocalConfig(str(tmp_path / "backup"))
     told = {"storage_namespace": context.header.storage_namespace, "mark_digest": "0" * 64, "objects": {}, "parts": []}
     key = f"{folder_of(context)}/manifest.json"
     connect(target).write(key, encode(sealed(told)))
     with pytest.raises(MarkError, match="belongs to another mark than this one of the same id"):
-        _backed_up(NO_SPARK, context, target)
+        readable_place(context, target.path)
     connect(target).write(key, encode(sealed(told | {"storage_namespace": "s3://elsewhere"})))
-    for ask in (lambda: _backed_up(NO_SPARK, context, target), lambda: _had(context, target, "0" * 64)):
+    for ask in (lambda: readable_place(context, target.path), lambda: _had(context, target, "0" * 64)):
         with pytest.raises(
             SettingsError, match="a repository of the same name in s3://elsewhere, and this one lies in"
         ):
