@@ -136,6 +136,13 @@ class Grounds:
             store.delete_many([MARKER])
             raise self._not_empty()
 
+    def is_claimed(self) -> bool:
+        """True if the marker lies there, and if nobody can tell."""
+        try:
+            return head_if_there(connect(self.store), MARKER) is not None
+        except StoreError:
+            return True
+
     def _not_empty(self) -> RefusedError:
         return RefusedError(f"{self.uri} is not empty. A trial begins in an empty place. Nothing was changed.")
 

@@ -82,8 +82,8 @@ class Trial:
         self.is_left = True
         try:
             self.grounds.claim()
-        except RefusedError:
-            self.is_left = False
+        except LakegcError:
+            self.is_left = self.grounds.is_claimed()
             raise
         made = self.writer.create(self.grounds.namespace)
         if (made.id, made.storage_namespace.rstrip("/")) != (self.grounds.name, self.grounds.namespace):

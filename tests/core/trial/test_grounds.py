@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from lakegc_core.store.base import connect
 from lakegc_core.trial.grounds import MARKER
-from tests.core.trial.conftest import Stand
+from lakegc_sandbox import Sandbox
+from tests.core.trial.conftest import Stand, standing
 from tests.core.trial.test_trial import refusing
+from tests.support.fake_s3 import BUCKET, error, fake_s3
+from tests.support.proxy import Answer, Forward, Hook, Request, pass_on
+from tests.support.replays import environment
 
 NAME = "lakegc-try-0123456789ab"
 
@@ -43,6 +48,34 @@ def test_a_repository_of_the_same_name_is_refused(stand: Stand) -> None:
 def test_a_place_that_is_not_empty_is_refused(stand: Stand, key: str) -> None:
     stand.write(f"{NAME}/{key}")
     assert "is not empty" in refused(stand, stand.place)
+
+
+def refusing_writes(request: Request, forward: Forward) -> Answer | None:
+    return error(403, "AccessDenied") if request.method == "PUT" else forward(request)
+
+
+def losing_answers_to_writes(request: Request, forward: Forward) -> Answer | None:
+    """And writing all the same."""
+    answer = forward(request)
+    return error(403, "AccessDenied") if request.method == "PUT" else answer
+
+
+@pytest.mark.parametrize(
+    ("bucket", "hook", "says", "is_left"),
+    [
+        ("nosuch", pass_on, "NoSuchBucket", False),
+        (BUCKET, refusing_writes, "AccessDenied", False),
+        (BUCKET, losing_answers_to_writes, "AccessDenied", True),
+    ],
+)
+def test_what_a_trial_could_not_begin_in_is_called_left_only_if_its_marker_may_lie_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bucket: str, hook: Hook, says: str, is_left: bool
+) -> None:
+    with fake_s3(hook) as (server, _), environment(server.environment()):
+        place = f"s3://{bucket}/eval"
+        with standing(Sandbox(tmp_path, blockstore="s3"), place, server.config("eval"), tmp_path, capsys) as stand:
+            code, _, err = stand.run(place)
+    assert code == 1 and says in err and ("This removes it" in err) is is_left
 
 
 @pytest.mark.usefixtures("named")
