@@ -16,6 +16,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 
 _DIRECTORY_BUCKET = re.compile("--xa?-s3$")
 """The end of the names of S3 directory buckets, and of access points to them."""
@@ -97,8 +98,7 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> 
         # Resolved here, so that executors and the process's cache of connections see the same one.
         endpoint_url=(mapping.endpoint if mapping else None)
         or given.endpoint_url
-        or os.environ.get("AWS_ENDPOINT_URL_S3")
-        or os.environ.get("AWS_ENDPOINT_URL"),
+        or next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None),
         region=given.region,
         access_key_id=given.access_key_id,
         secret_access_key=given.secret_access_key,

@@ -27,6 +27,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.store.delete_results import GONE, refused
 from lakegc_core.store.remote import ASLEEP
 from lakegc_core.store.repeated_deletes import DeleteAnswer
+from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3 import listing as s3_listing
 
 ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
@@ -135,17 +136,18 @@ _LOCKS = (
 )
 _CHANGED = "the bytes changed on the way; run it again; if it happens again, look at what stands between"
 _OTHER_BYTES = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}  # not those that a checksum names
+_ENDPOINT = "the endpoint"
 _HINTS = {
     **dict.fromkeys(_OTHER_BYTES, _CHANGED),
-    "InvalidAccessKeyId": "the store does not know the access key",
+    "InvalidAccessKeyId": f"the store does not know the access key; check it, and {_ENDPOINT}",
     "SignatureDoesNotMatch": "the secret key is not the right one",
     "ExpiredToken": "renew the session",
-    "NoSuchBucket": "check the name of the bucket, and the endpoint",
+    "NoSuchBucket": f"check the name of the bucket, and {_ENDPOINT}",
     "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
     "ResponseParserError": "that is no answer of S3; look at what stands between lakegc and the store",
     **dict.fromkeys(("SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess"), _VIRTUAL),
     "InvalidObjectState": ASLEEP,
-    "EndpointConnectionError": "check the endpoint (AWS_ENDPOINT_URL_S3) and the network",
+    "EndpointConnectionError": f"check the network, and {_ENDPOINT}",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
 
@@ -170,14 +172,24 @@ _RIGHTS = {
 """Actions that operations of boto3 take, by name."""
 
 
-def hint(error: BaseException, operation: str) -> str:
-    """Advice on the error with which an operation ended, after a colon; empty where there is none."""
+def hint(error: BaseException, operation: str, endpoint: str) -> str:
+    """Advice on the error with which an operation ended, after a colon; empty where there is none. `endpoint`: the URL
+    that was asked, which is named where it may be the wrong one."""
     code = code_of(error)
     if lacks_checksum(error):
         return f": {_LOCKS}"
     if code in _DENIED and operation in _RIGHTS:
         return f": grant these credentials {_RIGHTS[operation]}"
-    return f": {_HINTS[code]}" if code in _HINTS else ""
+    said = _HINTS.get(code, "")
+    return f": {said}{_named(endpoint) if said.endswith(_ENDPOINT) else ''}" if said else ""
+
+
+def _named(endpoint: str) -> str:
+    """An endpoint without credentials, and the variable that says so, if one does."""
+    parts = urlsplit(endpoint)
+    variable = next((name for name in ENDPOINT_VARIABLES if os.environ.get(name)), None)
+    by = f" ({variable} says so)" if variable and os.environ[variable].rstrip("/") == endpoint.rstrip("/") else ""
+    return f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{by}"
 
 
 def lacks_checksum(error: BaseException | None) -> bool:

@@ -82,7 +82,7 @@ class Bucket:
             what += f": the store answered {code} after {attempts_of(error)} attempts"
         else:
             what += f": {code} after up to {self.attempts} attempts"
-        return StoreError(what + hint(error, operation))
+        return StoreError(what + hint(error, operation, self.client.meta.endpoint_url))
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and digest of one object.

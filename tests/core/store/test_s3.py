@@ -18,9 +18,11 @@ from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsErr
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import heads
 from lakegc_core.store.factory import config_at, config_for
+from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.store import S3Config
+from tests.support.fake_s3 import fake_s3
 from tests.support.proxy import Answer, Forward, Request
 from tests.support.servers import S3Server
 from tests.support.store_faults import Faulty
@@ -116,6 +118,21 @@ def test_an_error_page_of_something_else_is_a_failure(faulty_s3: Faulty) -> None
     assert faulty_s3.store.delete_many(["data/a", "half a \ud800"]) == ["failed:400", "failed:InvalidKey"]
     with pytest.raises(StoreError):
         faulty_s3.listed()
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", ""])
+def test_an_error_that_a_wrong_endpoint_may_cause_names_the_endpoint_and_the_variable_that_says_so(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(each, raising=False)
+    with fake_s3() as (server, _):
+        if variable:
+            monkeypatch.setenv(variable, f"{server.endpoint}/")
+        with pytest.raises(StoreError) as caught:
+            list(replace(server.config(), bucket="nosuch").connect().list())
+    by = f" ({variable} says so)" if variable else ""
+    assert str(caught.value).endswith(f"check the name of the bucket, and the endpoint {server.endpoint}{by}")
 
 
 LEAST = 5 << 20  # bytes: S3 takes no smaller parts, but for the last one
