@@ -14,13 +14,13 @@ from datetime import timedelta
 
 from lakegc_core import clock
 from lakegc_core.errors import LakegcError, StoreError
+from lakegc_core.marks.artifacts import ANSWERS
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.names import FAILED
 from lakegc_core.store.base import Store, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 
-FOLDER = "answers"
 _KEPT = timedelta(days=1)  # no answer takes so long: older folders are of questions that were broken off
 _BATCH = 1000
 
@@ -30,9 +30,9 @@ def scratch(context: RepositoryContext, *, here: bool) -> Iterator[DatasetFolder
     """A new folder, which is gone in the end. `here`: Spark runs on this machine."""
     if here:
         with tempfile.TemporaryDirectory(prefix="lakegc-answer-") as place:
-            yield DatasetFolder(LocalConfig(place), FOLDER)
+            yield DatasetFolder(LocalConfig(place), ANSWERS)
         return
-    store, prefix = connect(context.workspace), f"{context.home}/{FOLDER}/"
+    store, prefix = connect(context.workspace), f"{context.home}/{ANSWERS}/"
     now = clock.now()
     folder = f"{prefix}{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     try:

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from lakegc_core.clock import duration
 from lakegc_core.doctor.etags import REMOVE, WHY
 from lakegc_core.doctor.finding import Finding, Level, cannot_be_told
-from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.artifacts import ANSWERS, HOME
 from lakegc_core.names import Symptom, see
 from lakegc_core.policy.safety import RELIST
 from lakegc_core.store.settings import Effect, LifecycleRule, StoreSettings, Untold, Uploads
 
 _GC = "_lakefs/retention/gc/"
-_MAY_EXPIRE = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
+_LISTS = tuple(f"{_GC}{name}/" for name in ("commits", "uncommitted", "addresses", "unified", "reports"))
 """Folders of the lists that lakeFS prepares for marks and looks, and of what collectors deleted: docs/artifacts.md says
 what may go when."""
 
@@ -92,7 +92,7 @@ def _lifecycle_of_workspace(told: StoreSettings | None, home: str) -> Iterator[F
         yield cannot_be_told("lifecycle", "Whether lifecycle rules delete marks in the workspace", told.lifecycle)
         return
     for rule in told.lifecycle:
-        if rule.effect is Effect.EXPIRES and _meets(rule.prefix, f"{home}/"):
+        if rule.effect is Effect.EXPIRES and _meets(rule.prefix, f"{home}/") and not _may_expire(rule, home):
             what = f"{_named(rule)} deletes objects below {rule.prefix or 'the whole workspace'} {rule.when}"
             yield _marks_go(what.rstrip(), home)
 
@@ -105,10 +105,9 @@ def _marks_go(what: str, home: str) -> Finding:
 
 def _expires(rule: LifecycleRule, metadata: str) -> Iterator[Finding]:
     what = f"{_named(rule)} deletes objects below {_place(rule)} {rule.when}".rstrip()
-    folder = f"{rule.prefix.rstrip('/')}/"  # rules need no slash at their end
-    if folder.startswith(_MAY_EXPIRE):
+    if _may_expire(rule, HOME):
         return
-    if folder.startswith(f"{HOME}/"):
+    if _folder(rule).startswith(f"{HOME}/"):
         yield _marks_go(what, HOME)
         return
     if not _meets(rule.prefix, "data/", f"{metadata}/", "_lakefs/"):
@@ -120,6 +119,15 @@ def _expires(rule: LifecycleRule, metadata: str) -> Iterator[Finding]:
     why = "The store deletes by age alone and knows nothing of commits: live data is lost, and reads answer 410."
     do = "Take the storage namespace out of this rule at once. Let lakegc delete what nothing refers to."
     yield Finding("lifecycle-expires-data", Level.ALARM, f"{what}.", why, do)
+
+
+def _may_expire(rule: LifecycleRule, home: str) -> bool:
+    """True if a rule covers only what may go, by docs/artifacts.md: lakeFS's own lists, and what answers left over."""
+    return _folder(rule).startswith((*_LISTS, f"{home}/{ANSWERS}/"))
+
+
+def _folder(rule: LifecycleRule) -> str:
+    return f"{rule.prefix.rstrip('/')}/"  # rules need no slash at their end
 
 
 def _meets(prefix: str, *folders: str) -> bool:

@@ -40,6 +40,9 @@ STAMP = "%Y%m%dT%H%M%S%f"
 RETIRED = "retired"
 """The folder of a home for the records that stay of retired marks, one each."""
 
+ANSWERS = "answers"
+"""The folder of a home in which the tasks of an answer write on a cluster. Nobody needs what is left of it."""
+
 AUTO, INCREMENTAL, CLEAN = MODES = ("auto", "incremental", "clean")
 """The ways in which a mark reads: all anew (clean), or only what may have changed since the mark before (incremental),
 if it can rest on that one; `auto`: incremental until it is time for a clean one."""

@@ -79,6 +79,14 @@ def test_rules_on_other_things_are_told_apart_with_and_without_a_slash_at_the_en
     assert told(lifecycle=(rule(Effect.EXPIRES, f"_lakefs/retention/gc/commits{end}"),)) == []
 
 
+@pytest.mark.parametrize("end", ["/", ""])
+def test_a_rule_on_what_answers_leave_over_is_no_finding_as_the_documents_advise_it(end: str) -> None:
+    assert told(lifecycle=(rule(Effect.EXPIRES, f"{HOME}/answers{end}"),)) == []
+    for folder, names in (("answers", []), ("marks", ["lifecycle-expires-marks"])):
+        workspace = replace(PLAIN, lifecycle=(rule(Effect.EXPIRES, f"lake/lakegc/{folder}{end}"),))
+        assert [each.name for each in examined(PLAIN, workspace=workspace, home="lake/lakegc")] == names
+
+
 def test_what_rules_do_to_other_objects_is_told_apart() -> None:
     assert told(lifecycle=(rule(Effect.ARCHIVES, "data/"),)) == [("lifecycle-archives", Level.WARNING)]
     assert told(lifecycle=(rule(Effect.ARCHIVES, "exports/"),)) == []
