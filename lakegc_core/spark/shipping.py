@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import sys
+import sysconfig
 import tempfile
 import weakref
 import zipfile
@@ -54,13 +55,21 @@ def _is_connect(spark: SparkSession) -> bool:
 
 def search_path(others: str = "") -> dict[str, str]:
     """The variables with which a Python on this machine imports what this process imports, and nothing from the folder
-    in which it starts. `others`: folders to look in last, as PYTHONPATH names them."""
-    places = [str(Path(place).absolute()) for place in sys.path]
+    in which it starts. `others`: folders to look in last, as PYTHONPATH names them. The standard library is not among
+    the places: that Python has its own, and one of another version cannot even start with this one's."""
+    places = [str(place) for place in map(Path.absolute, map(Path, sys.path)) if place not in _of_this_python()]
     found = PathFinder.find_spec(lakegc_core.__name__, places)
     if found is None or list(found.submodule_search_locations or ())[:1] != list(lakegc_core.__path__):
         places.insert(0, str(Path(lakegc_core.__path__[0]).parent))  # imported from elsewhere, as an editable one is
     places += (place for place in others.split(os.pathsep) if place)  # an empty one is the folder of the start
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "PYTHONSAFEPATH": "1"}
+
+
+def _of_this_python() -> set[Path]:
+    """The places of the standard library of the Python that runs here."""
+    libraries = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return {place for each in libraries for place in (each, each / "lib-dynload", each.parent / archive)}
 
 
 def package() -> Path:

@@ -43,6 +43,14 @@ def test_a_worker_takes_the_drivers_lakegc_whatever_lies_where_it_starts(tmp_pat
     assert done.stdout.split() == list(lakegc_core.__path__), done.stderr
 
 
+def test_a_worker_gets_no_standard_library_of_the_driver_which_another_python_cannot_start_with() -> None:
+    bare = [sys.executable, "-I", "-S", "-c", "import sys; print(*sys.path, sep='\\n')"]
+    library = subprocess.run(bare, capture_output=True, text=True, check=True).stdout.split("\n")
+    handed = shipping.search_path()["PYTHONPATH"].split(os.pathsep)
+    assert len(set(library) & set(sys.path)) >= 3 and set(handed) & set(library) == set()
+    assert {str(Path(place).absolute()) for place in sys.path} - set(library) <= set(handed)
+
+
 class OfConnect(SimpleNamespace):
     """A session of Spark Connect, as far as lakegc looks at it."""
 
