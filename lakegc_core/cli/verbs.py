@@ -68,8 +68,8 @@ def _run_arguments(to: argparse.ArgumentParser) -> None:
 
 def _marking_options(to: argparse.ArgumentParser) -> None:
     text = (
-        "id of the mark, which is resumed if it is unfinished (default: the newest mark if it was begun within 12 "
-        "hours, has listed and is unfinished, else the present, UTC)"
+        "id of the mark; an unfinished mark of this id is resumed (default: the newest mark is resumed if it is "
+        "unfinished, has listed the namespace and began within the last 12 hours; else a new one is named by the time)"
     )
     option(to, "--mark-id", metavar="ID", help=text)
     text = "youngest age of what may be collected, e.g. 48h (default: as lakegc.yaml says, else 25h)"
@@ -242,10 +242,11 @@ def _doctor_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def _try_arguments(to: argparse.ArgumentParser) -> None:
-    """make a throw-away repository in your lakeFS; mark, sweep, restore and remove it, without waiting"""
-    text = "where to: a storage namespace, such as s3://bucket/prefix/; all lies in a prefix of its own below it"
+    """make a throw-away repository in your lakeFS, mark, sweep and restore it without waiting, and remove it again"""
+    text = "a place in lakeFS's store that belongs to no repository, such as s3://bucket/prefix/; the trial makes a "
+    text += "folder of its own below it"
     to.add_argument("place", metavar="PLACE", nargs="?", help=text)
-    text = "remove what a trial that broke off has left in this place, which it named; nothing else is ever removed"
+    text = "remove what a trial left that broke off: PLACE is the folder that it named; nothing else is ever removed"
     option(to, "--remove", metavar="PLACE", help=text)
 
 

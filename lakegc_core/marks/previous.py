@@ -109,8 +109,8 @@ def _why_first(shelf: Shelf) -> str:
 def unfinished_mark(context: RepositoryContext) -> str | None:
     """The mark that was begun last, if that was lately and it did not come to its end: who marks again goes on with it.
     An older one is left, because what it listed is old; so is one with a fault, which cannot come to its end, and one
-    that listed nothing: to resume it saves no work, and its cutoff is old. Ids are names and tell no time; one that is
-    to come tells none either."""
+    whose listing did not come to its end, such as one that was refused: to resume it saves no work, and its cutoff is
+    old. Ids are names and tell no time; one that is to come tells none either."""
     now = clock.now().timestamp()
     begun = {each.header.started_at: each for each in Shelf.of(context) if each.header is not None}
     last = max((at for at in begun if at <= now), default=0.0)
