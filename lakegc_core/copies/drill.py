@@ -29,7 +29,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import Drill
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import report_of, sweep_of_drill
-from lakegc_core.names import STILL_THERE, Json, Outcome
+from lakegc_core.names import NO_ANSWER, STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy.facts import Amount, ExpiredFacts
 from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
@@ -294,7 +294,9 @@ def _compared(context: MarkContext, each: Json, told: set[str], problems: Mappin
     """An object of a drill with its outcome, as it reads now."""
     now, problem = _digest(context.data, each["address"]), None
     if now == (each["size"], each["sha256"]):
-        outcome = BACK if Outcome.DELETED in told and STILL_THERE not in told else STAYED
+        # Gone without an answer that is on record is deleted, as the totals of a sweep have it.
+        deleted = Outcome.DELETED in told or {NO_ANSWER, Outcome.ALREADY_GONE} <= told
+        outcome = BACK if deleted and STILL_THERE not in told else STAYED
     else:
         outcome = MISSING if now is None else DIFFERENT
         found = "it is not there" if now is None else f"{now[0]:,} bytes with SHA-256 {now[1]} lie there"

@@ -22,7 +22,14 @@ from urllib.parse import quote
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import storage
 
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError, UnusableKeyError
+from lakegc_core.errors import (
+    IncompleteError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SettingsError,
+    StoreError,
+    UnusableKeyError,
+)
 from lakegc_core.store.base import (
     BACKOFF,
     MD5_DIGEST,
@@ -193,14 +200,27 @@ class GCSStore(RemoteStore):
 
     def undelete(self, deleted: Deleted) -> None:
         """Copy the noncurrent generation over nothing, or restore the soft-deleted one; never over a live object."""
-        key, name = deleted.address, self._name(deleted.address)
-        kept = self._kept(key, NONCURRENT) or self._kept(key, SOFT_DELETED)
-        found = choose(kept, deleted, f"{self.root}: {key!r}")
+        key, name, where = deleted.address, self._name(deleted.address), f"{self.root}: {deleted.address!r}"
+        kept = self._kept(key, NONCURRENT)
+        try:
+            found = choose(kept, deleted, where)
+        except (ObjectNotFoundError, PreconditionFailedError):
+            # What a bucket that had versioning once kept then is older than what it soft-deletes now.
+            found = choose([*kept, *self._soft_deleted(key)], deleted, where)
         if found.kind == NONCURRENT:
             self._rewrite(self._bucket.blob(name, generation=found.generation), key, key, if_generation_match=0)
             return
         options = {"generation": found.generation, "if_generation_match": 0, "retry": None, "timeout": self._time}
         self._call("restoring", key, lambda: self._bucket.restore_blob(name, **options))
+
+    def _soft_deleted(self, key: str) -> builtins.list[Kept]:
+        """The soft-deleted generations of one object. A bucket without soft delete may not take the question."""
+        try:
+            return self._kept(key, SOFT_DELETED)
+        except StoreError as error:
+            if self._status_of(error.__context__) != 400:
+                raise
+            return []
 
     def _kept(self, key: str, kind: str) -> builtins.list[Kept]:
         """The generations of one object that a list of this kind has."""

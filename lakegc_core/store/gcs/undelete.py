@@ -17,7 +17,10 @@ from lakegc_core.store.kept import check_delete, check_hidden, check_object
 
 NONCURRENT, SOFT_DELETED = "versions", "softDeleted"
 """Parameters of a list that has such objects too."""
-FIELDS = "kind,items(name,size,generation,timeCreated,timeDeleted,softDeleteTime),nextPageToken"
+FIELDS = "kind,items(name,size,generation,timeCreated,updated,timeDeleted,softDeleteTime),nextPageToken"
+_WRITTEN_AT = ("timeCreated", "updated")
+"""When a generation was written: the earlier of these. One that soft delete gave back is created anew, and `updated`,
+by which marks judge its age, may stay as it was. A change of its metadata moves `updated`."""
 _GONE_AT = ("timeDeleted", "softDeleteTime")
 """When a generation was deleted: the first of these fields that it has. A bucket with versioning and soft delete
 soft-deletes a noncurrent object later, when a lifecycle rule removes it."""
@@ -43,7 +46,7 @@ def read_kept(page: dict[str, Any], name: str, kind: str, where: str) -> list[Ke
                 kind,
                 int(each["generation"]),
                 int(each["size"]),
-                datetime.fromisoformat(each["timeCreated"]),
+                min(datetime.fromisoformat(each[name]) for name in _WRITTEN_AT),
                 next((datetime.fromisoformat(each[name]) for name in _GONE_AT if name in each), None),
             )
             for each in items

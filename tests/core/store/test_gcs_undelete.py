@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -22,8 +23,9 @@ from tests.support.store_faults import Faulty
 KEY, HOUR = "data/ä b", timedelta(hours=1)
 
 
-def soft_delete(request: Request, forward: Forward) -> Answer | None:
-    """Soft delete as Google documents it, over the noncurrent objects of the emulator, which has no soft delete."""
+def soft_delete(request: Request, forward: Forward, before: int = 0) -> Answer | None:
+    """Soft delete as Google documents it, over the noncurrent objects of the emulator, which has no soft delete. The
+    bucket had versioning `before` this generation."""
     path, query = urlsplit(request.path).path, request.query
     if request.method == "GET" and path.endswith("/o") and {"softDeleted", "versions"} & query.keys():
         asked = urlencode({**{name: query[name] for name in ("prefix",)}, "versions": "true"})
@@ -33,7 +35,7 @@ def soft_delete(request: Request, forward: Forward) -> Answer | None:
         found = [
             each | {"softDeleteTime": each["timeDeleted"]} if soft else each
             for each in items
-            if ("timeDeleted" in each) is soft
+            if ("timeDeleted" in each and int(each["generation"]) >= before) is soft
         ]
         return Answer(200, {"Content-Type": "application/json"}, json.dumps(page | {"items": found}).encode())
     if request.method == "POST" and path.endswith("/restore"):
@@ -97,12 +99,49 @@ def test_what_was_written_since_is_left_alone_also_if_it_was_deleted_again(store
     assert head_if_there(store, KEY) is None
 
 
+@pytest.mark.parametrize("store", ["soft delete"], indirect=True)
+def test_what_a_bucket_kept_when_it_had_versioning_does_not_hide_what_it_soft_deletes_now(
+    store: Store, faulty_gcs: Faulty
+) -> None:
+    before = store.write(KEY, b"older, of another size")
+    store.delete_many([KEY])
+    store.write(KEY, b"first")
+    faulty_gcs.proxy.hook = partial(soft_delete, before=int(before) + 1)
+    store.delete_many([KEY])
+    store.undelete(deleted())
+    assert store.read(KEY) == b"first"
+    with pytest.raises(PreconditionFailedError, match="an object lies there"):
+        store.undelete(deleted())
+
+
+def test_a_bucket_that_takes_no_question_for_what_is_soft_deleted_keeps_nothing(
+    store: Store, faulty_gcs: Faulty
+) -> None:
+    hook = faulty_gcs.proxy.hook
+    refused = Answer(400, {"Content-Type": "application/json"}, b'{"error": {"message": "there is no such policy"}}')
+    faulty_gcs.proxy.hook = lambda request, forward: (
+        refused if "softDeleted" in request.query else hook(request, forward)
+    )
+    with pytest.raises(ObjectNotFoundError, match="keeps no generation"):
+        store.undelete(deleted(address="data/never"))
+
+
+def test_what_soft_delete_gave_back_is_as_old_as_marks_see_it() -> None:
+    """Google creates it anew, and need not move `updated`: a mark may find it old at once."""
+    times = {"timeCreated": "2026-11-07T00:00:00Z", "updated": "2026-11-01T00:00:00Z"}
+    found = {"name": KEY, "size": "5", "generation": "1", "softDeleteTime": "2026-11-08T00:00:00Z"}
+    for first, second in (times.values(), reversed(times.values())):
+        (kept,) = read_kept({"items": [found | {"timeCreated": first, "updated": second}]}, KEY, SOFT_DELETED, "here")
+        assert kept.written == datetime(2026, 11, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(("more", "gone_at"), [({}, 9), ({"timeDeleted": "2026-11-02T00:00:00Z"}, 2)])
 def test_what_a_lifecycle_rule_took_later_was_deleted_when_it_became_noncurrent(
     more: dict[str, str], gone_at: int
 ) -> None:
     """In a bucket with Object Versioning and soft delete."""
-    found = {"name": KEY, "size": "5", "generation": "1", "timeCreated": "2026-11-01T00:00:00Z"}
+    written = dict.fromkeys(("timeCreated", "updated"), "2026-11-01T00:00:00Z")
+    found = {"name": KEY, "size": "5", "generation": "1", **written}
     page = {"items": [found | {"softDeleteTime": "2026-11-09T00:00:00Z"} | more]}
     (kept,) = read_kept(page, KEY, SOFT_DELETED, "here")
     assert kept.gone_at == datetime(2026, 11, gone_at, tzinfo=UTC)
