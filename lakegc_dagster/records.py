@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -69,6 +69,12 @@ def busy_repositories(runs: list[dg.DagsterRun]) -> dict[str, str]:
 def at_work(runs: list[dg.DagsterRun]) -> list[dg.DagsterRun]:
     """Those of unfinished runs that do not wait in the queue."""
     return [run for run in runs if run.status != dg.DagsterRunStatus.QUEUED]
+
+
+def cells_of(runs: list[dg.DagsterRun]) -> set[GcCell]:
+    """The cells that runs are for."""
+    tags = (run.tags for run in runs if {REPOSITORY_TAG, MARK_TAG} <= run.tags.keys())
+    return {GcCell(each[REPOSITORY_TAG], each[MARK_TAG]) for each in tags}
 
 
 def queued_marks(instance: dg.DagsterInstance, options: LakegcConfig, *, but_of: str) -> dict[str, str]:
@@ -174,23 +180,25 @@ def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str)
     return _complete(instance, options, repository, options.grid.marks_of(instance))
 
 
-def stopped_since(instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str]) -> float:
-    """Since when guards have stopped each mark of a repository up to the newest, of the last few hundred, or its sweep
-    was asked for in vain, and nobody has swept one: when the first of them was begun, unix seconds. Marks that were
-    neither stopped nor asked for say nothing."""
+def stopped_marks(
+    instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str], busy: Set[GcCell]
+) -> list[Marked]:
+    """The marks of a repository up to the newest, of the last few hundred, that guards stopped, or whose sweep was
+    asked for in vain, since one was swept; newest first. Others are passed over, and so are those that unfinished runs
+    are for (`busy`)."""
     before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
     marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
-    cells = [str(GcCell(newest.repository, mark.mark_id).key) for mark in marks]
-    which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=cells)
+    cells = [GcCell(newest.repository, mark.mark_id) for mark in marks]
+    which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=[str(cell.key) for cell in cells])
     swept = {record.partition_key for record in _records(instance, which)}
     asked = _asked_marks(instance, options, newest.repository)
-    since = newest.started_at
+    found: list[Marked] = []
     for cell, mark in zip(cells, marks, strict=True):
-        if cell in swept:
+        if str(cell.key) in swept:
             break
-        if mark.stopped_by or mark.mark_id in asked:
-            since = mark.started_at
-    return since
+        if cell not in busy and (mark.stopped_by or mark.mark_id in asked):
+            found.append(mark)
+    return found
 
 
 def _asked_marks(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> set[str]:

@@ -191,22 +191,25 @@ def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | N
     )
 
 
-def stopped(mark: Marked, since: float, now: datetime) -> str:
-    """The fault of a repository whose sweeps guards have stopped for too long, or have been asked for in vain; empty if
-    there is none. `since`: unix seconds, when the first of the marks was begun that went so one after another."""
-    waited = now.timestamp() - since
+def stopped(marks: Sequence[Marked], now: datetime, *, busy: str | None) -> str:
+    """The fault of a repository of which nothing was swept for too long; empty if there is none. `marks`: those since
+    its last sweep that guards stopped, or whose sweep was asked for in vain, newest first. `busy`: a run that is at
+    work on it."""
+    waited = now.timestamp() - marks[-1].started_at if marks else 0.0
     if waited < STOPPED_FOR.total_seconds():
         return ""
-    told = f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days"
-    review = f"lakegc review {mark.repository} {mark.mark_id}"
-    if mark.stopped_by:
-        return (
-            f"{told} nothing was swept: guards stop mark {mark.mark_id} by {mark.stopped_by}, and the ones before were "
-            f"stopped too, or their sweeps failed: {_WAY_OUT} ({review})"
-        )
+    last, by_guards = marks[0], sum(bool(mark.stopped_by) for mark in marks)
+    told = {"marks that guards stopped": by_guards, "sweeps that failed or were refused": len(marks) - by_guards}
+    counts = ", ".join(f"{what}: {count}" for what, count in told.items() if count)
+    do = (
+        f"guards stop the last one, {last.mark_id}, by {last.stopped_by}: {_WAY_OUT}"
+        if last.stopped_by
+        else f"the last sweep was of mark {last.mark_id}: look at its run of gc_sweep, and do what that says"
+    )
+    at_work = f". Run {busy} is at work on it now" if busy else ""
     return (
-        f"{told} no sweep that was asked for came to its end, mark {mark.mark_id} is the newest: look at the failed "
-        f"runs of gc_sweep, and do what they say ({review})"
+        f"lakegc.yaml says `sweep: true`, and for {waited / 86_400:.0f} days nothing was swept ({counts}); {do} "
+        f"(lakegc review {last.repository} {last.mark_id}){at_work}"
     )
 
 

@@ -272,12 +272,12 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
 
 @dataclass(frozen=True)
 class _Runs:
-    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `sweeping`:
-    of those at work, the sweeps. `asked`: the repositories whose sweep was asked for in the last day."""
+    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `cells`: what
+    those of the last day are for. `asked`: the repositories whose sweep was asked for in the last day."""
 
     busy: dict[str, str]
     at_work: dict[str, str]
-    sweeping: dict[str, str]
+    cells: set[GcCell]
     stuck: dict[str, str]
     asked: set[str]
 
@@ -285,9 +285,8 @@ class _Runs:
     def known(cls, instance: dg.DagsterInstance, options: LakegcConfig, day_ago: datetime) -> Self:
         recent, by_repository = records.unfinished(instance, options, since=day_ago), records.busy_repositories
         older, at_work = records.unfinished(instance, options, before=day_ago), records.at_work(recent)
-        sweeping = by_repository([run for run in at_work if run.job_name == options.job_name("gc_sweep")])
-        asked = records.asked_to_sweep(instance, options, day_ago)
-        return cls(by_repository(recent), by_repository(at_work), sweeping, by_repository(older), asked)
+        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent)
+        return cls(by_repository(recent), by_repository(at_work), cells, by_repository(older), asked)
 
 
 def _watch(options: LakegcConfig) -> Any:
@@ -322,9 +321,9 @@ def _watch(options: LakegcConfig) -> Any:
             if mark.stopped_by:
                 stopped[name] = mark.stopped_by
             requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
-            busy, wrong = runs.at_work.get(name), ""
-            if name not in runs.sweeping:
-                wrong = rounds.stopped(mark, records.stopped_since(instance, options, mark, known), now)
+            busy = runs.at_work.get(name)
+            in_vain = records.stopped_marks(instance, options, mark, known, runs.cells)
+            wrong = rounds.stopped(in_vain, now, busy=busy)
             is_dealt_with = mark.stopped_by or name in runs.asked or (requested and not busy)
             if not wrong and not is_dealt_with:
                 wrong = rounds.unswept(mark, now, busy=busy, requested=requested)

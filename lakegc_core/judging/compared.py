@@ -13,7 +13,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, is_given_up, over_at, report_of, sweeps_of, without_drills
+from lakegc_core.marks.sweeps import files_of, is_accepted, over_at, report_of, sweeps_of, without_drills
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -42,13 +42,14 @@ def previous_of(context: MarkContext) -> Previous | None:
     facts = before.facts(ExpiredFacts)
     earlier = facts.previous
     lost = earlier and shrunk(earlier.expired_addresses, facts, context.level, facts.staged_lost)
-    if lost and not _was_swept(before):
+    if lost and not _is_measure(before):
         return earlier
     return Previous(before.mark_id, facts.compared)
 
 
-def _was_swept(mark: MarkArtifacts) -> bool:
-    return bool(without_drills(mark.store, mark.folder))
+def _is_measure(mark: MarkArtifacts) -> bool:
+    """True if a person accepted that a mark had shrunk, or its guards found that it had not and it was swept."""
+    return is_accepted(mark.store, mark.folder, "shrink") or bool(without_drills(mark.store, mark.folder))
 
 
 def accepted_before(context: MarkContext, expired: Amount) -> Amount:
@@ -114,7 +115,7 @@ def _reasons_given_up(mark: MarkArtifacts) -> list[str]:
     """The reasons of what a mark missed that say that a person has given it up."""
     facts = mark.facts(ExpiredFacts)
     reasons = [Reason.GIVEN_UP.value] if facts.given_up else []
-    if facts.missing > facts.given_up and is_given_up(mark.store, mark.folder):
+    if facts.missing > facts.given_up and is_accepted(mark.store, mark.folder, "live-in-listing"):
         reasons.append(Reason.MISSING.value)
     return reasons
 

@@ -1,7 +1,7 @@
 """Since when each object has been unreferenced without interruption.
 
 Column `since` is carried from mark to mark. Whatever finds the object staged, held or live starts the clock anew: a
-mark in between, a look, and also a mark or a look that came after the mark that is swept. A restore does so, too.
+mark in between, a look or a glance, and also one that came after the mark that is swept. A restore does so, too.
 """
 
 from __future__ import annotations

@@ -52,8 +52,9 @@ ACCEPTED = "accepted.json"
 """The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`, and
 `stop`, the SHA-256 of the record of the stop."""
 
-GIVEN_UP = "given-up.json"
-"""The file of a mark once a person has given up what it misses: `because`, `at`."""
+OF_MARK = "accepted-{}.json"
+"""The file of a mark for each guard that a person accepted for one of its sweeps, if later marks ask: `because`, `at`.
+A sweep need not leave a report: a quiet repository has nothing to sweep."""
 
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
@@ -199,17 +200,16 @@ def accept_rings(context: MarkContext, because: str) -> None:
                 store.write(f"{place}/{ACCEPTED}", encode(sealed(told)))
 
 
-def give_up(context: MarkContext, because: str) -> None:
-    """Put on record that a person gives up what a mark misses. It counts whatever becomes of the sweep: a quiet
-    repository has nothing to sweep, and leaves no report."""
+def accept(context: MarkContext, guard: str, because: str) -> None:
+    """Put on record that a person accepted a guard for a mark. It counts whatever becomes of the sweep."""
     told = {"because": because, "at": clock.now().timestamp()}
-    connect(context.workspace).write(f"{context.mark.folder}/{GIVEN_UP}", encode(sealed(told)))
+    connect(context.workspace).write(f"{context.mark.folder}/{OF_MARK.format(guard)}", encode(sealed(told)))
 
 
-def is_given_up(store: Store, mark_folder: str) -> bool:
-    """True if a person has given up what a mark misses. A record that does not read gives up nothing."""
+def is_accepted(store: Store, mark_folder: str, guard: str) -> bool:
+    """True if a person accepted a guard for a mark. A record that does not read accepts nothing."""
     try:
-        return _sealed(store, f"{mark_folder}/{GIVEN_UP}") is not None
+        return _sealed(store, f"{mark_folder}/{OF_MARK.format(guard)}") is not None
     except MarkError:
         return False
 

@@ -17,7 +17,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.findings import MISSING
 from lakegc_core.marks.quarantine import place_of, quarantined
-from lakegc_core.marks.sweeps import accept_rings, give_up, stopped_by_rings
+from lakegc_core.marks.sweeps import accept, accept_rings, stopped_by_rings
 from lakegc_core.names import Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
@@ -28,6 +28,7 @@ from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
 
 _FIRST = 100  # missing objects of which copies are looked for
+_OF_MARK = ("live-in-listing", "shrink")  # guards that compare a mark with the mark before
 
 
 def judge(
@@ -96,14 +97,15 @@ def _holding(context: MarkContext) -> tuple[str, ...]:
     return (*found, *untold)
 
 
-_REMEMBERED = {"rings": accept_rings, "live-in-listing": give_up}
-
-
 def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict]) -> None:
     """Put on record what a person accepted for this sweep and what so counts as accepted for later ones."""
     for verdict in verdicts:
-        if verdict.accepted_because and verdict.name in _REMEMBERED:
-            _REMEMBERED[verdict.name](context, verdict.accepted_because)
+        if not verdict.accepted_because:
+            continue
+        if verdict.name == "rings":
+            accept_rings(context, verdict.accepted_because)
+        elif verdict.name in _OF_MARK:
+            accept(context, verdict.name, verdict.accepted_because)
 
 
 def listed_long_enough_at(context: MarkContext) -> float:

@@ -18,7 +18,7 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.sweeps import STOPPED
+from lakegc_core.marks.sweeps import STOPPED, rescue
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.spark.session import count_of, many, may_run_twice
 from lakegc_core.store.base import connect
@@ -286,7 +286,8 @@ class Waves:
         )
 
     def _came_back(self, glance: Glance, plan: Plan) -> bool:
-        """Ask right before a wave: does a commit that counts since the look refer to an object of the plan?"""
+        """Ask right before a wave: does a commit that counts since the look refer to an object of the plan? Such
+        objects go on record as live."""
         if glance.rules_changed() or glance.has_many_commits():
             return True
         refs = glance.changed_refs()
@@ -295,5 +296,8 @@ class Waves:
         seen = glance.read(refs)
         if not seen.rows:
             return False
-        planned = plan.objects.mapped(self.spark)
-        return bool(count_of(among(self.spark, planned, seen.keys()).as_frame().limit(1)))
+        back = among(self.spark, plan.objects.mapped(self.spark, "address"), seen.keys())
+        if not count_of(back.as_frame().limit(1)):
+            return False
+        rescue(self.context, back)  # the next look may fail, and nobody would know when what it asks anew was live
+        return True

@@ -379,29 +379,52 @@ def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed
     swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("beta", "m8").key))
     site.instance.report_runless_asset_event(swept)
     said = failure_of(site.run("gc_watch"), "watch")
-    assert "- alpha: " in said and "for 4 days no sweep that was asked for came to its end, mark m9" in said
+    counts = "(marks that guards stopped: 1, sweeps that failed or were refused: 3)"
+    assert "- alpha: " in said and f"for 4 days nothing was swept {counts}; the last sweep was of mark m9" in said
     assert "beta:" not in said
 
 
-def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_unless_it_sweeps(
+def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_but_of_the_mark_that_it_is_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where each night's sweep fails after hours, and the watch looks meanwhile."""
     monkeypatch.setenv("LAKEGC_NOW", str(time.time()))  # runs are created by the real clock
-    site.create("alpha")
+    site.create("alpha", "beta", "gamma")
     site.configure("  - {match: '*', sweep: true}\n")
-    for day in (4, 0):
-        at = time.time() - day * DAY
-        site.says_marked("alpha", f"m{9 - day}", started=at, ready=at, stopped_by="clocks")
-
-    def at_work(job: str) -> None:
-        tags = {"dagster/partition/repository": "alpha"}
+    work = (("alpha", "gc_sweep", "m9"), ("beta", "gc_mark", "m10"), ("gamma", "gc_sweep", "m5"))
+    for name, job, mark_id in work:
+        for day in (4, 0):
+            at, stopped_by = time.time() - day * DAY, "" if name == "gamma" and not day else "clocks"
+            site.says_marked(name, f"m{9 - day}", started=at, ready=at, stopped_by=stopped_by)
+        tags = {"dagster/partition/repository": name, "dagster/partition/mark_id": mark_id}
         of = site.defs.resolve_job_def(job)
         site.instance.create_run_for_job(of, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    said = failure_of(site.run("gc_watch"), "watch").splitlines()
+    for name in ("alpha", "beta"):
+        (line,) = [
+            each for each in said if each.startswith(f"- {name}: lakegc.yaml says `sweep: true`, and for 4 days")
+        ]
+        assert line.endswith(" is at work on it now")
+    assert not any("gamma" in each for each in said), "this one may come to its end"
 
-    at_work("gc_mark")
-    assert "- alpha: lakegc.yaml says `sweep: true`, and for 4 days" in failure_of(site.run("gc_watch"), "watch")
-    at_work("gc_sweep")
-    assert site.run("gc_watch").success, "this one may come to its end"
+
+def test_a_mark_of_days_ago_that_needs_no_sweep_or_cannot_be_swept_yet_is_no_sweep_that_failed(site: Site) -> None:
+    """Where rounds are rare, the newest mark is of days ago."""
+    site.create("swept", "empty", "waits")
+    site.configure("  - {match: '*', sweep: true}\n")
+    at = SLOT - 5 * DAY
+    site.says_marked("swept", "m1", started=at, ready=at)
+    (asked,) = site.tick("sweep_confirmed").requests
+    tags = {**asked.tags, "dagster/partition/repository": "swept", "dagster/partition/mark_id": "m1"}
+    job = site.defs.resolve_job_def("gc_sweep")
+    site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=tags)
+    swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("swept", "m1").key))
+    site.instance.report_runless_asset_event(swept)
+    site.says_marked("empty", "m1", started=at, ready=at, expired=0)
+    site.says_marked("waits", "m1", started=at, ready=SLOT + DAY)
+    (said,) = [each for each in site.run("gc_watch").all_events if each.is_step_failure]
+    found = said.step_failure_data.user_failure_data.metadata
+    assert (found["unswept"].value, found["overdue"].value) == (0, 3), "the site has a round each night"
 
 
 def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_repository_for_days(
@@ -417,6 +440,9 @@ def test_the_watch_fails_by_name_once_guards_have_stopped_all_sweeps_of_a_reposi
     swept = dg.AssetMaterialization(site.options.key(SWEEP), partition=str(GcCell("gamma", "m6").key))
     site.instance.report_runless_asset_event(swept)
     said = failure_of(site.run("gc_watch"), "watch")
-    assert "- alpha: " in said and "for 4 days nothing was swept: guards stop mark m9 by blast-radius" in said
-    assert "- beta: lakegc.yaml says `sweep: true`, and for 4 days" in said, "a mark that nobody asked for ends nothing"
+    assert (
+        "- alpha: " in said
+        and "for 4 days nothing was swept (marks that guards stopped: 4); guards stop the last one, m9, by" in said
+    )
+    assert "- beta: " in said and "(marks that guards stopped: 3)" in said, "a mark that nobody asked for ends nothing"
     assert "gamma:" not in said and "delta:" not in said

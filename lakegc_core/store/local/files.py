@@ -87,8 +87,9 @@ class Files:
         above = os.path.dirname(self.path(key))
         if isinstance(error, FileNotFoundError) and os.path.isdir(above):
             return StoreError(
-                f"{self.root}: the file that was being written for {key!r} is gone: another process removed it. Run "
-                "the same command again. Let nothing else clean up there."
+                f"{self.root}: the file that was being written for {key!r} is gone: another process removed it, "
+                "such as one of lakegc by whose clock it was over an hour old. Run the same command again. If it fails "
+                "so again, set the clocks right, and let nothing else clean up there."
             )
         while not os.path.lexists(above):
             above = os.path.dirname(above)

@@ -18,6 +18,8 @@ from lakegc_core.marks.findings import KEPT
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
+from lakegc_core.policy.guards import Verdict
+from lakegc_core.sweep.authorize import remember_accepted
 from lakegc_sandbox import Repository
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
 from tests.support.old_marks import HEADER, Made, maker
@@ -42,6 +44,20 @@ def test_a_mark_that_had_shrunk_is_no_measure_for_the_next_one_until_it_is_swept
     short = made("m2", 1, live=10, previous=first)
     assert previous_of(made("m3", 2, stages=0)) == first
     short.mark.store.write(f"{short.mark.folder}/sweeps/1/plan.json", b"{}")  # somebody has accepted it
+    found = previous_of(made("m4", 3, stages=0))
+    assert found and found.mark_id == "m2"
+
+
+def test_a_mark_that_had_shrunk_is_the_measure_once_a_person_accepted_that_although_nothing_was_to_sweep(
+    made: Made,
+) -> None:
+    """Otherwise each mark of a quiet repository would need a word after one clean-up."""
+    made("m1", 0)
+    first = previous_of(made("none", 0.5, stages=0))
+    short = made("m2", 1, live=10, previous=first)
+    remember_accepted(short, [Verdict("shrink", False, "ERROR", "much less"), Verdict("clocks", True, "ERROR", "")])
+    assert previous_of(made("m3", 2, stages=0)) == first
+    remember_accepted(short, [Verdict("shrink", False, "ERROR", "much less", accepted_because="a clean-up")])
     found = previous_of(made("m4", 3, stages=0))
     assert found and found.mark_id == "m2"
 

@@ -13,12 +13,13 @@ import pytest
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
+from lakegc_core.marks import sweeps
 from lakegc_core.spark.session import run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import deletion, look, waves
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, Wave
-from lakegc_core.sweep.planning import Plan
+from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.spinning import Spinning
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
@@ -96,6 +97,27 @@ def test_a_clock_that_is_set_back_while_a_sweep_deletes_lengthens_no_look(swept:
 
 
 # --- when a wave is sent ---
+
+
+def test_what_a_glance_finds_live_is_on_record_although_the_next_look_fails(swept: Swept) -> None:
+    """If its branch is gone when the sweep is taken up, only the record knows that its gap begins anew."""
+    repository, plan, planned = swept.lake.sandbox.repository("lake"), Planner.plan, list[Plan]()
+
+    def once(*arguments: Any) -> Plan:
+        if planned:
+            raise RefusedError("no answer")
+        planned.append(plan(*arguments))
+        address = repository.place.qualify(GARBAGE[0])
+        repository.stage("main", "again", address, size=len(b"left behind"), checksum="0" * 32)
+        repository.commit("main", "after the look")
+        return planned[0]
+
+    swept.patch.setattr(Planner, "plan", once)
+    with pytest.raises(RefusedError, match="no answer"):
+        swept.sweep()
+    journal = sweeps.rescues(swept.spark, swept.context).rows
+    assert [each for batch in journal.batches("address") for each in batch["address"].to_pylist()] == [GARBAGE[0]]
+    assert swept.left() == GARBAGE
 
 
 class Glances:
