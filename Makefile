@@ -79,7 +79,7 @@ test-spark: $(SPARK)/.stamp  ## recordings and engine on another Spark, in an en
 	diff build/spark-locked.digests $(SPARK)/digests
 
 test-spark-golden: $(SPARK)/.stamp  ## of these the recordings of a real lakeFS alone; CI runs them on Spark 3.5.6
-	$(ON_SPARK) -m pytest -m "not slow" $(TOGETHER) tests/golden/test_golden.py tests/golden/test_golden_variations.py
+	$(ON_SPARK) -m pytest -m "not slow" $(TOGETHER) tests/golden/test_golden.py
 
 ui: $(STAMP)  ## the Dagster UI on the sandbox, with its partitions there
 	@$(BIN)/python -m lakegc_dagster.sandbox_ui

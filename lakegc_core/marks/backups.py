@@ -134,7 +134,7 @@ def _instead(place: StoreConfig, repository: str) -> str:
         return f"it holds those of {_some(of)}"
     if data or any(re.match(COLLECTABLE, name) for name in there):
         return ""
-    return f"it holds {_some(there)}, and no data/" if there else "nothing lies there"
+    return f"it holds {_some(there)}, and nothing below data/" if there else "nothing lies there"
 
 
 def _first_names(place: StoreConfig, prefix: str) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.answers.scratch import FOLDER, scratch
+from lakegc_core.answers.scratch import scratch
 from lakegc_core.errors import StoreError
+from lakegc_core.marks.artifacts import ANSWERS
 from lakegc_core.store.local import LocalStore
 from tests.support.lake import lake
 
@@ -18,7 +19,7 @@ def test_what_an_answer_wrote_is_gone_afterwards_and_so_is_what_a_broken_one_lef
     with lake(tmp_path) as served:
         served.create("lake")
         context = served.open("lake")
-        store, home = context.workspace.connect(), f"{context.home}/{FOLDER}"
+        store, home = context.workspace.connect(), f"{context.home}/{ANSWERS}"
         store.write(f"{home}/20250330T115900-0/a/part", b"old")
         store.write(f"{home}/20250331T115900-0/a/part", b"of a question that is being answered")
         with pytest.raises(RuntimeError), scratch(context, here=False) as aside:

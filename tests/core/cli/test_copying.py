@@ -40,7 +40,7 @@ def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_s
     ("there", "says"),
     [
         ([], "nothing lies there"),
-        (["exports/a", "note.txt"], "it holds exports/, note.txt, and no data/"),
+        (["exports/a", "note.txt"], "it holds exports/, note.txt, and nothing below data/"),
         (["data/a", "_lakegc/other/m1/manifest.json"], "it holds those of other"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.answers.keepers import _was_swept
 from lakegc_core.answers.whatif import Wish, whatif
+from lakegc_core.errors import SettingsError
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.retire import retire
@@ -110,8 +111,12 @@ def test_a_restore_from_the_wrong_place_is_none_and_its_message_says_that_nothin
     mark = town.mark("m1")
     town.backup(mark)
     town.sweep(mark)
-    (tmp_path / "empty").mkdir()
-    found = town.restore(mark, place=tmp_path / "empty")
+    (tmp_path / "wrong").mkdir()
+    with pytest.raises(SettingsError, match=r"nothing lies there\. Nothing was brought back"):
+        town.restore(mark, place=tmp_path / "wrong")
+    (tmp_path / "wrong" / "data").mkdir()
+    (tmp_path / "wrong" / "data" / "another").write_bytes(b"of another repository, perhaps")
+    found = town.restore(mark, place=tmp_path / "wrong")
     assert found.outcomes["missing"] == 4 == found.failed
     assert "Nothing was" in found.trouble and "other" not in found.trouble
     assert whatif(town.spark, mark, Wish({})).today.objects == 0 and _was_swept(mark), "no answer is refused"
