@@ -88,7 +88,9 @@ def live_in_listing(evidence: Evidence) -> Finding:
     missing, given_up = evidence.expired.missing, evidence.expired.given_up
     live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
     share = (missing - given_up) / (live + missing) if missing else 0.0
-    known = f" A person gave up {given_up:,} of them for an earlier mark; the share is of others." if given_up else ""
+    known = (
+        f" A person gave up {given_up:,} of them for an earlier mark; the share counts the others." if given_up else ""
+    )
     swept = causes.swept_before(evidence.expired) + causes.copies(evidence.header.repository, evidence.in_quarantine)
     if share > evidence.level.missing_live:
         return False, (

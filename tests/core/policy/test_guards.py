@@ -237,7 +237,7 @@ def test_what_a_person_gave_up_before_counts_no_more_and_what_is_missing_beyond_
     known = verdict("live-in-listing", evidence(expired_addresses=facts | {"given_up": 6}))
     assert known.passed and "6 live objects" in known.description and "gave up 6 of them" in known.description
     text = refused("live-in-listing", evidence(expired_addresses=facts | {"given_up": 5}))
-    assert "(0.94% of 106" in text and "gave up 5 of them" in text
+    assert "(0.94% of 106" in text and "gave up 5 of them for an earlier mark; the share counts the others." in text
 
 
 def test_what_lies_there_that_a_sweep_recorded_as_deleted_is_named_and_stops_nothing() -> None:
@@ -341,6 +341,7 @@ def test_lakegc_yaml_says_how_much_one_sweep_may_take_and_the_guard_names_it(tol
         said = verdict("blast-radius", replace(found, blast_radius=told))
         assert said.passed is passes and "`blast_radius` in lakegc.yaml" in said.description
         assert f"{100 * told:.3g}%" in said.description
+        assert "(`blast_radius` in lakegc.yaml sets another limit)" in refused("blast-radius", found), "how to"
 
 
 def test_an_empty_namespace_and_one_that_holds_nothing_of_lakefs_have_no_blast_radius() -> None:
