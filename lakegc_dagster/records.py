@@ -184,8 +184,8 @@ def stopped_marks(
     instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str], busy: Set[GcCell]
 ) -> list[Marked]:
     """The marks of a repository up to the newest, of the last few hundred, that guards stopped, or whose sweep was
-    asked for in vain, since one was swept; newest first. Others are passed over, and so are those that unfinished runs
-    are for (`busy`)."""
+    asked for in vain, since one was swept or found nothing to sweep; newest first. Others are passed over, and so are
+    those that unfinished runs are for (`busy`)."""
     before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
     marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
     cells = [GcCell(newest.repository, mark.mark_id) for mark in marks]
@@ -194,7 +194,7 @@ def stopped_marks(
     asked = _asked_marks(instance, options, newest.repository)
     found: list[Marked] = []
     for cell, mark in zip(cells, marks, strict=True):
-        if str(cell.key) in swept:
+        if str(cell.key) in swept or not (mark.stopped_by or mark.expired):
             break
         if cell not in busy and (mark.stopped_by or mark.mark_id in asked):
             found.append(mark)

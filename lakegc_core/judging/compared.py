@@ -3,7 +3,7 @@ a person has accepted since."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError, SettingsError
@@ -13,7 +13,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, is_accepted, over_at, report_of, sweeps_of, without_drills
+from lakegc_core.marks.sweeps import files_of, is_accepted, over_at, plan_of, report_of, sweeps_of
 from lakegc_core.names import Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
@@ -48,15 +48,17 @@ def previous_of(context: MarkContext) -> Previous | None:
 
 
 def _is_measure(mark: MarkArtifacts) -> bool:
-    """True if a person accepted that a mark had shrunk, or its guards found that it had not and it was swept."""
-    return is_accepted(mark.store, mark.folder, "shrink") or bool(without_drills(mark.store, mark.folder))
+    """True if a person accepted for a mark that it had shrunk, or a sweep of all that it found had a plan."""
+    plans = (plan_of(mark.store, mark.folder, number) for number in _that_may_have_deleted(mark))
+    return is_accepted(mark.store, mark.folder, "shrink") or any(not plan.get("only") for plan in plans)
 
 
-def accepted_before(context: MarkContext, expired: Amount) -> Amount:
+def accepted_before(context: MarkContext, expired: Amount, unconfirmed: Sequence[tuple[float, Amount]] = ()) -> Amount:
     """The part of these expired objects, at most, that a person accepted under the guard blast-radius for an earlier
     mark, and that no sweep has deleted since. So a budget may spread what was accepted over many marks.
 
-    Counts only: garbage that is new takes the place of nothing but what went without a sweep between two marks. A word
+    `unconfirmed`: some of them by `since`, unix seconds. Those that the mark before did not find are new: they never
+    take the place of what was accepted and is live again. A word
     for a drill, or for another tool's list, counts for that alone. Nothing counts as accepted where that cannot be
     told: a sweep of the mark before broke off, its record does not read, or another mark was swept since.
     """
@@ -67,7 +69,9 @@ def accepted_before(context: MarkContext, expired: Amount) -> Amount:
         return NOTHING
     if before is None or left.objects <= 0 or _another_was_swept_since(context, before):
         return NOTHING
-    return Amount(min(left.objects, expired.objects), max(0, min(left.bytes, expired.bytes)))
+    found_until = before.require(Stage.EXPIRED_ADDRESSES).finished_at
+    old = expired - sum((amount for since, amount in unconfirmed if since > found_until), NOTHING)
+    return Amount(max(0, min(left.objects, old.objects)), max(0, min(left.bytes, old.bytes)))
 
 
 def _accepted_left(mark: MarkArtifacts) -> Amount:

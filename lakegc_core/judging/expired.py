@@ -133,7 +133,7 @@ def _facts(
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, findings),
         neighbours=neighbours,
-        accepted=accepted_before(context, groups.expired),
+        accepted=accepted_before(context, groups.expired, statistics.unconfirmed(sums)),
         unconfirmed=statistics.unconfirmed(sums),
         refers_elsewhere=merged(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]

@@ -81,16 +81,16 @@ def is_drill(told: Mapping[str, Any]) -> bool:
 def without_drills(store: Store, mark_folder: str) -> list[int]:
     """The numbers of the sweeps of a mark that are no part of a drill, by their plans. One whose plan does not read
     counts as a sweep."""
-    return [each for each in sweeps_of(store, mark_folder) if not is_drill(_plan_of(store, mark_folder, each))]
+    return [each for each in sweeps_of(store, mark_folder) if not is_drill(plan_of(store, mark_folder, each))]
 
 
 def sweep_of_drill(store: Store, mark_folder: str, name: str) -> int | None:
     """The number of the sweep of a drill, whose name begins with DRILL; None if no plan of it was sealed."""
     numbers = sweeps_of(store, mark_folder)
-    return next((each for each in numbers if _plan_of(store, mark_folder, each).get("only") == name), None)
+    return next((each for each in numbers if plan_of(store, mark_folder, each).get("only") == name), None)
 
 
-def _plan_of(store: Store, mark_folder: str, number: int) -> Json:
+def plan_of(store: Store, mark_folder: str, number: int) -> Json:
     """The plan of a sweep as it stands; nothing of one that is not there or does not read."""
     key = f"{mark_folder}/sweeps/{number}/plan.json"
     with suppress(ObjectNotFoundError, MarkError):

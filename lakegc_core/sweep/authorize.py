@@ -97,14 +97,15 @@ def _holding(context: MarkContext) -> tuple[str, ...]:
     return (*found, *untold)
 
 
-def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict]) -> None:
-    """Put on record what a person accepted for this sweep and what so counts as accepted for later ones."""
+def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict], *, of_mark: bool = True) -> None:
+    """Put on record what a person accepted for this sweep and what so counts as accepted for later ones. `of_mark`: the
+    sweep is one of all that the mark found; a word for another tool's list says nothing of the mark."""
     for verdict in verdicts:
         if not verdict.accepted_because:
             continue
         if verdict.name == "rings":
             accept_rings(context, verdict.accepted_because)
-        elif verdict.name in _OF_MARK:
+        elif of_mark and verdict.name in _OF_MARK:
             accept(context, verdict.name, verdict.accepted_because)
 
 

@@ -94,7 +94,7 @@ def run(
         if not dry_run:
             check_look_delay(context)
         if not dry_run and not isinstance(only, Chosen):  # a word for a drill counts for that alone
-            remember_accepted(context, verdicts)
+            remember_accepted(context, verdicts, of_mark=only is None)
         told = {**(accepted or {}), **stopping}
         sweep = _Sweep(spark, strict, verdicts, now, sample, lease, dry_run, started, only, told, budget)
         return replace(sweep.run(), refused_by=stopping)

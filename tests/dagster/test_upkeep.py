@@ -384,6 +384,18 @@ def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed
     assert "beta:" not in said
 
 
+def test_marks_that_find_nothing_after_a_stopped_one_end_its_fault(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard did its work, and what it stopped is live again."""
+    monkeypatch.setenv("LAKEGC_NOW", str(SLOT + 3_600))
+    site.create("alpha")
+    site.configure("  - {match: '*', sweep: true}\n")
+    for day in (5, 4, 1, 0):
+        at, was_stopped = SLOT - day * DAY, day == 5
+        guard, expired = ("blast-radius", 5) if was_stopped else ("", 0)
+        site.says_marked("alpha", f"m{9 - day}", started=at, ready=at, expired=expired, stopped_by=guard)
+    assert site.run("gc_watch").success
+
+
 def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_but_of_the_mark_that_it_is_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,9 +57,32 @@ def test_a_mark_that_had_shrunk_is_the_measure_once_a_person_accepted_that_altho
     short = made("m2", 1, live=10, previous=first)
     remember_accepted(short, [Verdict("shrink", False, "ERROR", "much less"), Verdict("clocks", True, "ERROR", "")])
     assert previous_of(made("m3", 2, stages=0)) == first
-    remember_accepted(short, [Verdict("shrink", False, "ERROR", "much less", accepted_because="a clean-up")])
+    accepted = [Verdict("shrink", False, "ERROR", "much less", accepted_because="a clean-up")]
+    remember_accepted(short, accepted, of_mark=False)
+    assert previous_of(made("m35", 2.5, stages=0)) == first, "another tool's list says nothing of the mark"
+    remember_accepted(short, accepted)
     found = previous_of(made("m4", 3, stages=0))
     assert found and found.mark_id == "m2"
+
+
+@pytest.mark.parametrize("left", ["attempt-1/look/x", "plan.json"])
+def test_a_drill_of_a_mark_that_had_shrunk_makes_it_no_measure(made: Made, left: str) -> None:
+    """Its look may have failed before it had a plan."""
+    made("m1", 0)
+    first = previous_of(made("none", 0.5, stages=0))
+    short = made("m2", 1, live=10, previous=first)
+    short.mark.store.write(f"{short.mark.folder}/sweeps/1/{left}", b'{"only": "drill:20260101T000000"}')
+    assert previous_of(made("m3", 2, stages=0)) == first
+
+
+def test_new_garbage_never_takes_the_place_of_what_was_accepted_and_is_live_again(made: Made) -> None:
+    """Otherwise the accident of one night would pass by the word for another one, whose objects came back."""
+    mark, all_of_it = made("m1", 0), Amount(100, 100)
+    swept(mark, deleted=0, because="a dropped branch")
+    later = made("m2", 0.5, stages=0)
+    assert accepted_before(later, all_of_it) == all_of_it
+    assert accepted_before(later, all_of_it, [(HEADER.started_at + 40_000, Amount(70, 80))]) == Amount(30, 20)
+    assert accepted_before(later, all_of_it, [(HEADER.started_at, Amount(70, 80))]) == all_of_it, "m1 had found them"
 
 
 def test_what_was_accepted_counts_for_later_marks_as_far_as_no_sweep_deleted_it(made: Made) -> None:
