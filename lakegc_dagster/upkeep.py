@@ -324,8 +324,7 @@ def _watch(options: LakegcConfig) -> Any:
             busy = runs.at_work.get(name)
             in_vain = records.stopped_marks(instance, options, mark, known, runs.cells)
             wrong = rounds.stopped(in_vain, now, busy=busy)
-            is_dealt_with = mark.stopped_by or name in runs.asked or (requested and not busy)
-            if not wrong and not is_dealt_with:
+            if not wrong and name not in runs.asked:
                 wrong = rounds.unswept(mark, now, busy=busy, requested=requested)
             if wrong:
                 unswept[name] = wrong

@@ -58,9 +58,9 @@ def accepted_before(context: MarkContext, expired: Amount, unconfirmed: Sequence
     mark, and that no sweep has deleted since. So a budget may spread what was accepted over many marks.
 
     `unconfirmed`: some of them by `since`, unix seconds. Those that the mark before did not find are new: they never
-    take the place of what was accepted and is live again. A word
-    for a drill, or for another tool's list, counts for that alone. Nothing counts as accepted where that cannot be
-    told: a sweep of the mark before broke off, its record does not read, or another mark was swept since.
+    take the place of what was accepted and is live again. A word for a drill, or for another tool's list, counts for
+    that alone. Nothing counts as accepted where that cannot be told: a sweep of the mark before broke off, its record
+    does not read, or another mark was swept since.
     """
     before = previous_mark(context)
     try:

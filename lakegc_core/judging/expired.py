@@ -103,6 +103,7 @@ def _facts(
     """The figures of findings. Those of objects that came back, and of origins, are filled in later."""
     findings = asked.findings
     sums, previous = findings.sums(), previous_of(context)
+    unconfirmed = statistics.unconfirmed(sums)
     groups = groups_of(sums, facts_of(own.manifests, ListingFacts), found.learnt + found.returned)
     strange = [
         source for source in findings.kept.sources if any(source.part.sums.get(f"{each}:objects") for each in STRANGE)
@@ -133,8 +134,8 @@ def _facts(
         previous=previous,
         staged_lost=staged_lost(spark, context, previous, groups, findings),
         neighbours=neighbours,
-        accepted=accepted_before(context, groups.expired, statistics.unconfirmed(sums)),
-        unconfirmed=statistics.unconfirmed(sums),
+        accepted=accepted_before(context, groups.expired, unconfirmed),
+        unconfirmed=unconfirmed,
         refers_elsewhere=merged(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]
         ),

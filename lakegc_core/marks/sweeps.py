@@ -53,8 +53,8 @@ ACCEPTED = "accepted.json"
 `stop`, the SHA-256 of the record of the stop."""
 
 OF_MARK = "accepted-{}.json"
-"""The file of a mark for each guard that a person accepted for one of its sweeps, if later marks ask: `because`, `at`.
-A sweep need not leave a report: a quiet repository has nothing to sweep."""
+"""The file of a mark for a guard that a person accepted for one of its sweeps, and of which later marks ask; it holds
+`because` and `at`. A sweep need not leave a report: a quiet repository has nothing to sweep."""
 
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""

@@ -57,7 +57,8 @@ def search_path(others: str = "") -> dict[str, str]:
     """The variables with which a Python on this machine imports what this process imports, and nothing from the folder
     in which it starts. `others`: folders to look in last, as PYTHONPATH names them. The standard library is not among
     the places: that Python has its own, and one of another version cannot even start with this one's."""
-    places = [str(place) for place in map(Path.absolute, map(Path, sys.path)) if place not in _of_this_python()]
+    own = _of_this_python()
+    places = [str(place) for place in (Path(each).absolute() for each in sys.path) if place not in own]
     found = PathFinder.find_spec(lakegc_core.__name__, places)
     if found is None or list(found.submodule_search_locations or ())[:1] != list(lakegc_core.__path__):
         places.insert(0, str(Path(lakegc_core.__path__[0]).parent))  # imported from elsewhere, as an editable one is
