@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakegc_core.spark.session import many, session
+from lakegc_core.spark.session import session
+from lakegc_core.spark.tasks import many
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import parts as parquet
 

@@ -30,7 +30,8 @@ from benchmarks.filling import fill
 from lakegc_core import clock
 from lakegc_core.marks.lease import Lease
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import run_tasks, session
+from lakegc_core.spark.session import session
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.deletion import PLAN_SCHEMA, Deletion, Piece, run_wave

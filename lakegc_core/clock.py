@@ -54,6 +54,14 @@ def instant(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def unix_seconds(of: str) -> float:
+    """An `instant` as unix seconds. ValueError if it is none: a time without a zone is no moment."""
+    found = datetime.fromisoformat(of)
+    if found.tzinfo is None:
+        raise ValueError(f"{of} has no zone")
+    return found.timestamp()
+
+
 def duration(of: timedelta) -> str:
     """A duration as options and lakegc.yaml take it: `45s`, `5m`, `1h30m`, `48h`, `7d`. Whole days from three on."""
     seconds = of.total_seconds()

@@ -31,7 +31,7 @@ from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.references.commits.retained import rules_in_force
-from lakegc_core.spark.session import clear_errors
+from lakegc_core.spark.tasks import clear_errors
 from lakegc_core.stages import MARKING, swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge

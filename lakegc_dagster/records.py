@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import dagster as dg
@@ -181,24 +182,38 @@ def marked(instance: dg.DagsterInstance, options: LakegcConfig, repository: str)
 
 
 def stopped_marks(
-    instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str], busy: Set[GcCell]
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    newest: Marked,
+    known: Sequence[str],
+    busy: Set[GcCell],
+    before: datetime,
 ) -> list[Marked]:
     """The marks of a repository up to the newest, of the last few hundred, that guards stopped, or whose sweep was
     asked for in vain, since one was swept or found nothing to sweep; newest first. Others are passed over, and so are
-    those that unfinished runs are for (`busy`)."""
-    before = (mark for mark in _complete(instance, options, newest.repository, known[-_NEXT:]))
-    marks = sorted((each for each in before if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
-    cells = [GcCell(newest.repository, mark.mark_id) for mark in marks]
-    which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=[str(cell.key) for cell in cells])
-    swept = {record.partition_key for record in _records(instance, which)}
+    those that unfinished runs are for (`busy`). Empty if all of them were begun after `before`: then no run is asked
+    about."""
+    unswept = _unswept(instance, options, newest, known)
+    marks = [mark for mark in unswept if GcCell(mark.repository, mark.mark_id) not in busy]
+    if not marks or marks[-1].started_at > before.timestamp():
+        return []
     asked = _asked_marks(instance, options, newest.repository)
-    found: list[Marked] = []
-    for cell, mark in zip(cells, marks, strict=True):
-        if str(cell.key) in swept or not (mark.stopped_by or mark.expired):
-            break
-        if cell not in busy and (mark.stopped_by or mark.mark_id in asked):
-            found.append(mark)
-    return found
+    return [mark for mark in marks if mark.stopped_by or mark.mark_id in asked]
+
+
+def _unswept(instance: dg.DagsterInstance, options: LakegcConfig, newest: Marked, known: Sequence[str]) -> list[Marked]:
+    """The marks of a repository up to the newest, of the last few hundred, since one was swept or found nothing to
+    sweep; newest first."""
+    found = _complete(instance, options, newest.repository, known[-_NEXT:])
+    marks = sorted((each for each in found if each.started_at <= newest.started_at), key=lambda each: -each.started_at)
+    cells = {mark.mark_id: str(GcCell(mark.repository, mark.mark_id).key) for mark in marks}
+    which = dg.AssetRecordsFilter(asset_key=options.key(SWEEP), asset_partitions=list(cells.values()))
+    swept = {record.partition_key for record in _records(instance, which)}
+
+    def is_left(mark: Marked) -> bool:
+        return cells[mark.mark_id] not in swept and bool(mark.stopped_by or mark.expired)
+
+    return list(takewhile(is_left, marks))
 
 
 def _asked_marks(instance: dg.DagsterInstance, options: LakegcConfig, repository: str) -> set[str]:

@@ -273,7 +273,7 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
 @dataclass(frozen=True)
 class _Runs:
     """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `cells`: what
-    those of the last day are for. `asked`: the repositories whose sweep was asked for in the last day."""
+    all of them are for. `asked`: the repositories whose sweep was asked for in the last day."""
 
     busy: dict[str, str]
     at_work: dict[str, str]
@@ -285,7 +285,7 @@ class _Runs:
     def known(cls, instance: dg.DagsterInstance, options: LakegcConfig, day_ago: datetime) -> Self:
         recent, by_repository = records.unfinished(instance, options, since=day_ago), records.busy_repositories
         older, at_work = records.unfinished(instance, options, before=day_ago), records.at_work(recent)
-        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent)
+        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent + older)
         return cls(by_repository(recent), by_repository(at_work), cells, by_repository(older), asked)
 
 
@@ -322,7 +322,7 @@ def _watch(options: LakegcConfig) -> Any:
                 stopped[name] = mark.stopped_by
             requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
             busy = runs.at_work.get(name)
-            in_vain = records.stopped_marks(instance, options, mark, known, runs.cells)
+            in_vain = records.stopped_marks(instance, options, mark, known, runs.cells, now - rounds.STOPPED_FOR)
             wrong = rounds.stopped(in_vain, now, busy=busy)
             if not wrong and name not in runs.asked:
                 wrong = rounds.unswept(mark, now, busy=busy, requested=requested)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import Json, Reason, Stage
-from lakegc_core.spark.session import many, moment, run_on_rows
+from lakegc_core.spark.tasks import many, moment, run_on_rows
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.other_tools import OtherMark, addresses, kept_by_ours
 
@@ -124,18 +123,12 @@ def made_of(context: MarkContext, other: OtherMark) -> Made:
         return Made()
     try:
         found = json.loads(connect(context.data).read(other.summary))
-        return Made(_seconds(found["start_time"]), _seconds(found["cutoff_time"]), bool(found["success"]))
+        began, cutoff = (clock.unix_seconds(found[name]) for name in ("start_time", "cutoff_time"))
+        return Made(began, cutoff, bool(found["success"]))
     except ObjectNotFoundError:
         return Made()
     except (ValueError, TypeError, KeyError, AttributeError):
         raise CorruptFileError(f"{context.namespace.uri}/{other.summary} is no summary of a list.") from None
-
-
-def _seconds(instant: str) -> float:
-    found = datetime.fromisoformat(instant)
-    if found.tzinfo is None:
-        raise ValueError("a time without a zone is no moment")
-    return found.timestamp()
 
 
 def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[Json]:

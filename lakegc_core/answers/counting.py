@@ -16,7 +16,7 @@ from lakegc_core.answers.question import HEAD, Question, fields_of
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.scenarios import NEVER, Columns, merged
-from lakegc_core.spark.session import Mapped, begin_task, collected
+from lakegc_core.spark.tasks import Mapped, begin_task, collected
 
 _OBJECT = [
     standing.SCHEMA.field("hash"),

@@ -21,7 +21,7 @@ from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
 from lakegc_core.references.ranges.range_files import RangeReader, reading
-from lakegc_core.spark.session import Mapped, collected
+from lakegc_core.spark.tasks import Mapped, collected
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.hashing import hash_strings

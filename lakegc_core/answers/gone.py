@@ -37,8 +37,8 @@ from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import NewCommits, Place
 from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
-from lakegc_core.spark.session import collected, many, run_tasks
 from lakegc_core.spark.shipping import runs_here
+from lakegc_core.spark.tasks import collected, many, run_tasks
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.sweep.lost import spread

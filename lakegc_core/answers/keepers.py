@@ -36,8 +36,8 @@ from lakegc_core.references.ranges.range_files import (
     writing,
 )
 from lakegc_core.references.staged import were_listed
-from lakegc_core.spark.session import Mapped, count_of, many, run_on_rows
 from lakegc_core.spark.shipping import runs_here
+from lakegc_core.spark.tasks import Mapped, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import only, partitions_for, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Source, read_all

@@ -24,7 +24,7 @@ from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.commits.known_walk import KnowingWalk, Place
 from lakegc_core.references.commits.retained import walk_until_known
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import parts_of
 

@@ -14,7 +14,7 @@ from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
-from lakegc_core.spark.session import Mapped, collected, many
+from lakegc_core.spark.tasks import Mapped, collected, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.gather import rows_of_feeds
 from lakegc_core.tables.parts import spark_width, tasks_for

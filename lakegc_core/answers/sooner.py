@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from lakegc_core.answers.explain import Explained
-from lakegc_core.clock import duration, instant
+from lakegc_core.clock import duration, instant, unix_seconds
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.retention import HOLD, Rules
@@ -91,7 +91,7 @@ def keeper_json(keeper: Keeper) -> Json:
 def _of_holder(told: Mapping[str, Any], terms: Terms) -> Keeper:
     name, why = told["name"], told["why"]
     kind, _, own = name.partition(":")
-    until = datetime.fromisoformat(told["until"]).timestamp() if told["until"] else None
+    until = unix_seconds(told["until"]) if told["until"] else None
     if why in _BY_RULE and terms.rules is not None:
         now = terms.rules.days(own) if kind == BRANCH else terms.rules.default_days
         if now < told["days"]:
@@ -137,8 +137,8 @@ def _sooner(name: str, kind: str, own: str, why: str, days: int | None, terms: T
 
 def _by_verdict(each: Explained, terms: Terms, named_at: float) -> Iterator[Keeper]:
     """What keeps an object that nothing refers to."""
-    written = datetime.fromisoformat(each.written).timestamp() if each.written else 0.0
-    since = datetime.fromisoformat(each.since).timestamp() if each.since else 0.0
+    written = unix_seconds(each.written) if each.written else 0.0
+    since = unix_seconds(each.since) if each.since else 0.0
     if each.reason is None:
         yield Keeper("the mark", UNKNOWN_TO_MARK, None, _NOT_KNOWN)
     elif each.reason == Reason.UNREFERENCED:

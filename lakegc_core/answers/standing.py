@@ -22,7 +22,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among, flagged

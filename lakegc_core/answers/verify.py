@@ -17,7 +17,7 @@ from lakegc_core.marks.json_files import decode, encode, unsealed
 from lakegc_core.marks.ledger import KEPT, UNTOUCHED, Kind
 from lakegc_core.marks.sweeps import STATEMENT, files_of, missing, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import collected, many, run_tasks
+from lakegc_core.spark.tasks import collected, many, run_tasks
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.statement import FORM, mark_of, outcomes_of, statement
 from lakegc_core.tables.dataset import Dataset, DatasetFolder

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lakegc_core.errors import LakegcError
 from lakegc_core.names import Json
-from lakegc_core.spark.session import many, run_on_rows, run_tasks
 from lakegc_core.spark.shipping import runs_here
+from lakegc_core.spark.tasks import many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.parts import spark_width, tasks_for
 

@@ -312,6 +312,8 @@ def _confirm(
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts, begun=is_open(connect(context.workspace), context.mark.folder)))
     expired = review.report["objects"]["expired"]
+    if not expired:
+        return  # nothing goes
     size = human_bytes(review.report["bytes"]["expired"])
     how, quarantine = undo(context.header.repository, context.header.mark_id), context.policy.quarantine
     try:

@@ -14,7 +14,8 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.sweeps import finished_sweeps
 from lakegc_core.names import Json
-from lakegc_core.views.history import history_of, history_screen, summed
+from lakegc_core.views.history import history_of, summed
+from lakegc_core.views.history_screen import history_screen
 from lakegc_core.views.page.mark import page
 from lakegc_core.views.page.overview import overview
 from lakegc_core.views.progress import Reporter

@@ -41,7 +41,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
-from lakegc_core.spark.session import Mapped, count_of, many
+from lakegc_core.spark.tasks import Mapped, count_of, many
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep.chosen import Chosen

@@ -33,7 +33,7 @@ from lakegc_core.names import NO_ANSWER, STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
 from lakegc_core.policy.facts import Amount, ExpiredFacts
 from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
-from lakegc_core.spark.session import Mapped, clear_errors, many, moment
+from lakegc_core.spark.tasks import Mapped, clear_errors, many, moment
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakegc_core.marks.one_copy import FAILED, OneCopy
 from lakegc_core.names import Json
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of

@@ -25,7 +25,7 @@ from lakegc_core.marks.sweeps import first_planned_at, planned_before, sweeps_of
 from lakegc_core.names import FAILED as FAILED_DELETE
 from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
-from lakegc_core.spark.session import clear_errors, many, moment
+from lakegc_core.spark.tasks import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.conditions import NO_ETAG

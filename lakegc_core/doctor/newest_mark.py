@@ -11,7 +11,7 @@ from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import last_drill
-from lakegc_core.marks.quarantine import overdue
+from lakegc_core.marks.emptying import overdue
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts

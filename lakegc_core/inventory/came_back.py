@@ -20,7 +20,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import CAME_BACK, Kind, records_of
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, TakenBack
-from lakegc_core.spark.session import collected, many, moment
+from lakegc_core.spark.tasks import collected, many, moment
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among

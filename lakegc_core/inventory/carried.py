@@ -25,7 +25,7 @@ from lakegc_core.marks.ledger import CAME_BACK, COLUMNS, Kind, journals
 from lakegc_core.names import SEEN_AGAIN, STILL_THERE, Outcome, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.xids import sharded_slices, slice_time
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.base import LISTING_SCHEMA
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, columns_of, gather, only, partitions_for, rows_in, rows_of_feeds, since_last

@@ -38,7 +38,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
-from lakegc_core.spark.session import run_here, run_tasks
+from lakegc_core.spark.tasks import run_here, run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.store.clock import ahead
 from lakegc_core.tables.dataset import Dataset, DatasetFolder

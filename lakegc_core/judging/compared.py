@@ -19,7 +19,7 @@ from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Pr
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.safety import level_to_read
 from lakegc_core.policy.too_much import next_sweep, ready_at
-from lakegc_core.spark.session import count_of, many
+from lakegc_core.spark.tasks import count_of, many
 from lakegc_core.tables.dataset import readable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def previous_of(context: MarkContext) -> Previous | None:
 def _is_measure(mark: MarkArtifacts) -> bool:
     """True if a person accepted for a mark that it had shrunk, or a sweep of all that it found had a plan."""
     plans = (plan_of(mark.store, mark.folder, number) for number in _that_may_have_deleted(mark))
-    return is_accepted(mark.store, mark.folder, "shrink") or any(not plan.get("only") for plan in plans)
+    return is_accepted(mark, "shrink") or any(not plan.get("only") for plan in plans)
 
 
 def accepted_before(context: MarkContext, expired: Amount, unconfirmed: Sequence[tuple[float, Amount]] = ()) -> Amount:
@@ -83,16 +83,18 @@ def _accepted_left(mark: MarkArtifacts) -> Amount:
         report = report_of(mark.store, mark.folder, number)
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
-        if _accepts_much(report):
+        # Where a sweep was closed, nobody asked the guards again.
+        told = plan_of(mark.store, mark.folder, number) if report.get("closed") else report
+        if _accepts_much(told):
             gap = level_to_read(report["counted"]["safety"]).gap
-            left = ready_at(facts, next_sweep(facts, report["judged_at"], gap), gap)
+            left = ready_at(facts, next_sweep(facts, told["judged_at"], gap), gap)
         gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
     return left - gone
 
 
-def _accepts_much(report: Mapping[str, Any]) -> bool:
-    """True if a person accepted blast-radius for a sweep of its mark, by the report of that sweep."""
-    guards = () if report.get("only") else report["guards"]
+def _accepts_much(told: Mapping[str, Any]) -> bool:
+    """True if a person accepted blast-radius for a sweep of its mark, by the report or the plan of that sweep."""
+    guards = () if told.get("only") else told["guards"]
     return any(each["name"] == _MUCH and each.get("accepted_because") for each in guards)
 
 
@@ -119,7 +121,7 @@ def _reasons_given_up(mark: MarkArtifacts) -> list[str]:
     """The reasons of what a mark missed that say that a person has given it up."""
     facts = mark.facts(ExpiredFacts)
     reasons = [Reason.GIVEN_UP.value] if facts.given_up else []
-    if facts.missing > facts.given_up and is_accepted(mark.store, mark.folder, "live-in-listing"):
+    if facts.missing > facts.given_up and is_accepted(mark, "live-in-listing"):
         reasons.append(Reason.MISSING.value)
     return reasons
 

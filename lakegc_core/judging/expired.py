@@ -41,7 +41,7 @@ from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.remembered import PROOFS
 from lakegc_core.references.shown.reuploads import WAITING
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.spark.tasks import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import flagged
 
@@ -105,12 +105,7 @@ def _facts(
     sums, previous = findings.sums(), previous_of(context)
     unconfirmed = statistics.unconfirmed(sums)
     groups = groups_of(sums, facts_of(own.manifests, ListingFacts), found.learnt + found.returned)
-    strange = [
-        source for source in findings.kept.sources if any(source.part.sums.get(f"{each}:objects") for each in STRANGE)
-    ]
-    prefixes, foreign_prefixes = statistics.largest(
-        spark, findings.expired, Dataset(FINDINGS_SCHEMA, tuple(strange)), STRANGE
-    )
+    prefixes, foreign_prefixes = statistics.largest(spark, findings.expired, _strange(findings.kept), STRANGE)
     is_any_expired = bool(groups.expired.objects)
     return ExpiredFacts(
         **vars(groups),
@@ -140,6 +135,13 @@ def _facts(
             [facts_of(own.manifests, StagedFacts).elsewhere, facts_of(own.manifests, CommittedFacts).elsewhere]
         ),
     )
+
+
+def _strange(kept: Dataset) -> Dataset:
+    """The parts of the kept objects in which some are not lakeFS's."""
+    sums = ((source, source.part.sums) for source in kept.sources)
+    found = [source for source, each in sums if any(each.get(f"{reason}:objects") for reason in STRANGE)]
+    return Dataset(FINDINGS_SCHEMA, tuple(found))
 
 
 def _not_stored(spark: SparkSession, context: MarkContext, missing: DataFrame | None) -> Dataset:

@@ -59,7 +59,7 @@ from lakegc_core.references.ranges.range_files import (
     by_reading,
 )
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import Feed, few, gather, partitions_for, rows_in, rows_of_feeds

@@ -25,7 +25,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
 from lakegc_core.marks.previous import began_to_read_at, later_marks, previous_findings
 from lakegc_core.names import Stage
-from lakegc_core.spark.session import Mapped, many, moment
+from lakegc_core.spark.tasks import Mapped, many, moment
 from lakegc_core.tables.dataset import Dataset, readable
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import beside

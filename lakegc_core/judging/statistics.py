@@ -22,7 +22,7 @@ from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import AgeOrSize, Amount, Folder
 from lakegc_core.policy.namespace import UPLOAD_PART
 from lakegc_core.policy.xids import told_until, xid_times
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, KIND, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

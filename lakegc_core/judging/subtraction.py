@@ -25,7 +25,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import columns_of

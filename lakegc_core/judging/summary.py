@@ -17,7 +17,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING, instant
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.facts import Amount, Groups, ListingFacts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part
 

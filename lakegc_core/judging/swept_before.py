@@ -14,7 +14,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import gone, readable_records
 from lakegc_core.marks.ledger import records_of
 from lakegc_core.names import Stage
-from lakegc_core.spark.session import many
+from lakegc_core.spark.tasks import many
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset
 

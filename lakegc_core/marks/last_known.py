@@ -16,7 +16,7 @@ from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.findings import instant
 from lakegc_core.marks.ledger import Kind, Record, Records
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
-from lakegc_core.spark.session import Mapped, collected
+from lakegc_core.spark.tasks import Mapped, collected
 from lakegc_core.tables.dataset import readable
 from lakegc_core.tables.gather import HASH, gather, only, partitions_for, rows_in, since_last
 from lakegc_core.tables.hashing import hash_strings

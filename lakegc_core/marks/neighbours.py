@@ -25,7 +25,7 @@ from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.store.factory import config_for
 from lakegc_core.tables.parts import spark_width

@@ -18,12 +18,13 @@ from lakegc_core.errors import MarkError, SettingsError, StoreError
 from lakegc_core.marks import lease
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.emptying import Emptying, delete_below, empty
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_at, rests_on
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import has_lost, keep_records, whole_restore_at
 from lakegc_core.marks.previous import began_to_read_at, series_now, series_of
-from lakegc_core.marks.quarantine import Emptying, delete_below, empty, quarantined
+from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
 from lakegc_core.marks.sweeps import files_of, gone_in_rings, is_open, sweeps_of

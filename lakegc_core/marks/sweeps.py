@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, read_json, read_sealed, sealed
 from lakegc_core.marks.shelf import marks
-from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.session import Mapped
+from lakegc_core.names import Json, Outcome, Stage
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
@@ -53,8 +54,9 @@ ACCEPTED = "accepted.json"
 `stop`, the SHA-256 of the record of the stop."""
 
 OF_MARK = "accepted-{}.json"
-"""The file of a mark for a guard that a person accepted for one of its sweeps, and of which later marks ask; it holds
-`because` and `at`. A sweep need not leave a report: a quiet repository has nothing to sweep."""
+"""The file of a mark for a guard that a person accepted for one of its sweeps, and of which later marks ask: `guard`,
+`mark_digest` (of `expired_addresses`), `because` and `at`. A sweep need not leave a report: a quiet repository has
+nothing to sweep."""
 
 STATEMENT = "statement.json"
 """The file of a sweep in which it states what it did, sealed."""
@@ -202,14 +204,18 @@ def accept_rings(context: MarkContext, because: str) -> None:
 
 def accept(context: MarkContext, guard: str, because: str) -> None:
     """Put on record that a person accepted a guard for a mark. It counts whatever becomes of the sweep."""
-    told = {"because": because, "at": clock.now().timestamp()}
-    connect(context.workspace).write(f"{context.mark.folder}/{OF_MARK.format(guard)}", encode(sealed(told)))
+    mark, at = context.mark, clock.now().timestamp()
+    told = {"guard": guard, "mark_digest": mark.require(Stage.EXPIRED_ADDRESSES).digest, "because": because, "at": at}
+    mark.store.write(f"{mark.folder}/{OF_MARK.format(guard)}", encode(sealed(told)))
 
 
-def is_accepted(store: Store, mark_folder: str, guard: str) -> bool:
-    """True if a person accepted a guard for a mark. A record that does not read accepts nothing."""
+def is_accepted(mark: MarkArtifacts, guard: str) -> bool:
+    """True if a person accepted a guard for a mark. A record that does not read, or that is one of another guard or of
+    other findings, accepts nothing."""
+    key = f"{mark.folder}/{OF_MARK.format(guard)}"
     try:
-        return _sealed(store, f"{mark_folder}/{OF_MARK.format(guard)}") is not None
+        found = mark.require(Stage.EXPIRED_ADDRESSES).digest
+        return _sealed(mark.store, key, guard=guard, mark_digest=found) is not None
     except MarkError:
         return False
 
@@ -227,8 +233,8 @@ def _sha256(store: Store, key: str) -> str:
     return hashlib.sha256(store.read(key)).hexdigest()
 
 
-def _sealed(store: Store, key: str) -> Json | None:
-    return read_sealed(store, key, f"{key} was changed after it was written")
+def _sealed(store: Store, key: str, **expected: Any) -> Json | None:
+    return read_sealed(store, key, f"{key} was changed after it was written", **expected)
 
 
 def statement_of(store: Store, mark_folder: str, number: int) -> Json | None:

@@ -16,7 +16,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import collected, run_tasks
+from lakegc_core.spark.tasks import collected, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

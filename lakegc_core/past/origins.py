@@ -39,7 +39,7 @@ from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, reading
-from lakegc_core.spark.session import Mapped, many, run_on_rows, run_tasks
+from lakegc_core.spark.tasks import Mapped, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds, with_hash
 from lakegc_core.tables.hashing import hash_strings

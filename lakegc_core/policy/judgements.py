@@ -88,9 +88,8 @@ def live_in_listing(evidence: Evidence) -> Finding:
     missing, given_up = evidence.expired.missing, evidence.expired.given_up
     live = evidence.expired.committed_and_held + evidence.expired.uncommitted.objects
     share = (missing - given_up) / (live + missing) if missing else 0.0
-    known = (
-        f" A person gave up {given_up:,} of them for an earlier mark; the share counts the others." if given_up else ""
-    )
+    some = f" A person gave up {given_up:,} of them for an earlier mark; the share counts the others."
+    known = "" if not given_up else some if given_up < missing else " A person gave them up for an earlier mark."
     swept = causes.swept_before(evidence.expired) + causes.copies(evidence.header.repository, evidence.in_quarantine)
     if share > evidence.level.missing_live:
         return False, (
@@ -100,9 +99,10 @@ def live_in_listing(evidence: Evidence) -> Finding:
             f"expired_addresses/missing names all of them. {if_meant('live-in-listing')}{swept}"
         )
     if missing:
+        counted = f" ({share:.3%})" if given_up < missing else ""
         return (
             True,
-            f"{missing:,} live objects are not in the store ({share:.3%}); reads of them fail already."
+            f"{missing:,} live objects are not in the store{counted}; reads of them fail already."
             f"{known}{causes.missing(evidence.expired)}{swept}",
         )
     others = f"other {live:,}" if evidence.expired.swept_before else f"{live:,}"

@@ -36,7 +36,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
-from lakegc_core.spark.session import many, run_tasks
+from lakegc_core.spark.tasks import many, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.key_scan import Source, Wanted, dealt, filter_of

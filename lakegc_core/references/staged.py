@@ -32,7 +32,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespace
 from lakegc_core.policy.places import ODD_PATH, have, place_of
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, part_results, parts_of, rows_of

@@ -13,6 +13,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.address_lists import ADDRESSES
 from lakegc_core.marks.backups import backup_facts
+from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.findings import MISSING
@@ -29,6 +30,7 @@ from lakegc_core.sweep.what_counts import effective_level
 
 _FIRST = 100  # missing objects of which copies are looked for
 _OF_MARK = ("live-in-listing", "shrink")  # guards that compare a mark with the mark before
+_FOR_LATER = (*_OF_MARK, "blast-radius")  # guards for which a word counts for later marks, too
 
 
 def judge(
@@ -100,13 +102,19 @@ def _holding(context: MarkContext) -> tuple[str, ...]:
 def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict], *, of_mark: bool = True) -> None:
     """Put on record what a person accepted for this sweep and what so counts as accepted for later ones. `of_mark`: the
     sweep is one of all that the mark found; a word for another tool's list says nothing of the mark."""
-    for verdict in verdicts:
-        if not verdict.accepted_because:
-            continue
-        if verdict.name == "rings":
-            accept_rings(context, verdict.accepted_because)
-        elif of_mark and verdict.name in _OF_MARK:
-            accept(context, verdict.name, verdict.accepted_because)
+    told = {verdict.name: verdict.accepted_because for verdict in verdicts if verdict.accepted_because}
+    for name, because in told.items():
+        if name == "rings":
+            accept_rings(context, because)
+        elif of_mark and name in _OF_MARK:
+            accept(context, name, because)
+    for_later = [name for name in told if of_mark and name in _FOR_LATER]
+    newest = newest_mark(context) if for_later else None
+    if newest is not None and newest.mark_id != context.header.mark_id:
+        context.say(
+            f"{Stage.SWEPT_REPORT}: mark {newest.mark_id} is newer, so what you accept ({', '.join(for_later)}) counts "
+            "for this sweep alone. Accept it for that mark if it is to count for later ones"
+        )
 
 
 def listed_long_enough_at(context: MarkContext) -> float:

@@ -19,7 +19,7 @@ from lakegc_core.clock import instant
 from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.config.sizes import next_time
 from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.lost import mark_gone

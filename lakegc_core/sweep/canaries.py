@@ -43,7 +43,7 @@ from lakegc_core.names import Stage, Symptom, see
 from lakegc_core.policy.holds import PATH, TAG, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.spark.session import Few, Mapped
+from lakegc_core.spark.tasks import Few, Mapped
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.look import Look

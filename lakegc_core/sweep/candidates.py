@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.marks.findings import instant
 from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings

@@ -23,7 +23,7 @@ from lakegc_core.errors import IncompleteError, MarkError
 from lakegc_core.marks.lease import Proof, lost
 from lakegc_core.names import NO_ANSWER, Json, Outcome
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import NOT_ASKED, StoreConfig, connect
 from lakegc_core.store.clock import earliest, shared_clock
 from lakegc_core.store.pace import Gate, Pace, Requests, shared

@@ -22,7 +22,7 @@ from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Record, Records, journals
 from lakegc_core.marks.sweeps import report_of
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.spark.session import many, moment
+from lakegc_core.spark.tasks import many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
 from lakegc_core.sweep.lost import absent, settled, spread

@@ -22,7 +22,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.marks.address_lists import as_lines, list_of
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import Store, StoreConfig, connect, head_if_there
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.key_scan import Source

@@ -42,7 +42,7 @@ from lakegc_core.references.ranges.range_files import INDEX, RANGES
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
 from lakegc_core.references.shown.heads import LOOK, BranchHeads, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA, dump_staged
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.joins import among
 from lakegc_core.tables.key_scan import Wanted

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
-from lakegc_core.spark.session import Mapped, count_of
+from lakegc_core.spark.tasks import Mapped, count_of
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
 from lakegc_core.tables.parts import spark_width
 

@@ -28,7 +28,7 @@ from lakegc_core.past.origins import last_paths
 from lakegc_core.policy.namespace import ADDRESS_FULL
 from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
-from lakegc_core.spark.session import collected
+from lakegc_core.spark.tasks import collected
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import Piece

@@ -20,7 +20,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
 from lakegc_core.marks.layers import all_layers
 from lakegc_core.names import REFUSED, Outcome, Reason, Stage
-from lakegc_core.spark.session import many
+from lakegc_core.spark.tasks import many
 from lakegc_core.store.base import connect
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.session import Few, Mapped, both, many, run_on_rows
+from lakegc_core.spark.tasks import Few, Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, largest_first

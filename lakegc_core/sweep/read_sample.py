@@ -23,7 +23,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA, MISSING
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.spark.session import collected, many, run_tasks
+from lakegc_core.spark.tasks import collected, many, run_tasks
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Wanted, by_address, filter_of
 

@@ -27,7 +27,7 @@ from lakegc_core.marks.quarantine import copying
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, open_sweep, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.session import Mapped, count_of, many
+from lakegc_core.spark.tasks import Mapped, count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since, with_unswept

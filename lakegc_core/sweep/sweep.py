@@ -23,7 +23,7 @@ from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.spark.session import Mapped, count_of, many, moment
+from lakegc_core.spark.tasks import Mapped, count_of, many, moment
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep import lakefs_report, other_tools
 from lakegc_core.sweep.authorize import check_look_delay, judge, refusal, remember_accepted
@@ -93,8 +93,6 @@ def run(
             raise RefusedError(refusal(context, verdicts, begun=begun))
         if not dry_run:
             check_look_delay(context)
-        if not dry_run and not isinstance(only, Chosen):  # a word for a drill counts for that alone
-            remember_accepted(context, verdicts, of_mark=only is None)
         told = {**(accepted or {}), **stopping}
         sweep = _Sweep(spark, strict, verdicts, now, sample, lease, dry_run, started, only, told, budget)
         return replace(sweep.run(), refused_by=stopping)
@@ -149,6 +147,7 @@ class _Sweep:
         candidates: Mapped
         if self.record.is_begun:
             self._check_same_list()
+            self._remember_accepted()
             self._tell_lakefs()
             self._leave_restored()
             candidates = self._left()
@@ -163,6 +162,7 @@ class _Sweep:
         is_whole = self.only is None and not self.record.may_have_deleted
         to_sweep = self._expired.rows if is_whole else count_of(candidates.as_frame())
         if to_sweep == 0 and self.only is None and not self.record.is_begun:
+            self._remember_accepted()
             return self._result(self.record.nothing_to_do(), 0, 0)
         if not self.dry_run:
             if not isinstance(self.only, Chosen):  # lakeFS is told of no drill
@@ -227,8 +227,10 @@ class _Sweep:
     def _begin(self, plan: Plan, attempt: int) -> None:
         """Seal the plan of an attempt, and publish it."""
         self._check_alone()
+        self._remember_accepted()
         more = {
             "guards": [asdict(each) for each in self.verdicts],
+            "judged_at": self.judged_at,
             "look_began_at": plan.look.began_at,
             "only": self.only.name if self.only else None,
             "budget": self.budget.as_json(),
@@ -236,6 +238,12 @@ class _Sweep:
         }
         self.record.begin(plan.objects, attempt, more)
         self._tell_lakefs()
+
+    def _remember_accepted(self) -> None:
+        """Keep what a person accepted, once the sweep has looked or has nothing to look for. A word for a drill counts
+        for that alone."""
+        if not (self.dry_run or isinstance(self.only, Chosen)):
+            remember_accepted(self.context, self.verdicts, of_mark=self.only is None)
 
     def _tell_lakefs(self) -> None:
         """Write lakeFS's own report of what is about to go. What a drill deletes comes back, and is in none."""

@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakegc_core.names import NO_ANSWER, UNSWEPT, Outcome
-from lakegc_core.spark.session import collected
+from lakegc_core.spark.tasks import collected
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:

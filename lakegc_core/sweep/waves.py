@@ -20,7 +20,8 @@ from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.sweeps import STOPPED, rescue
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.session import count_of, many, may_run_twice
+from lakegc_core.spark.session import may_run_twice
+from lakegc_core.spark.tasks import count_of, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.budget import Budget, dealt
 from lakegc_core.sweep.conditions import Conditions

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.names import Json
-from lakegc_core.spark.session import Mapped, run_tasks
+from lakegc_core.spark.tasks import Mapped, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.gather import Feed, Make, columns_of, is_little, rows_of_feeds
 from lakegc_core.tables.key_scan import Keys, Source, Wanted, by_address, read_all

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.spark.session import FEW, Few, Mapped, begin_task
+from lakegc_core.spark.tasks import FEW, Few, Mapped, begin_task
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.key_scan import Source, dealt
 from lakegc_core.tables.parts import read_part, spark_width

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.spark.session import Few, Mapped, many
+from lakegc_core.spark.tasks import Few, Mapped, many
 from lakegc_core.tables.gather import Feed, Make, rows_of_feeds
 from lakegc_core.tables.key_scan import MOST, Wanted, filter_of
 from lakegc_core.tables.parts import spark_width

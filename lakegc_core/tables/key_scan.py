@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakegc_core.spark.session import Item
+from lakegc_core.spark.tasks import Item
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import Part, read_part

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.spark.session import FEW, collected
+from lakegc_core.spark.tasks import FEW, collected
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, gather, partitions_for
 

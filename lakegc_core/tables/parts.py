@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core.errors import CorruptFileError, MarkError
 from lakegc_core.names import Json
-from lakegc_core.spark.session import Mapped, run_on_rows
+from lakegc_core.spark.tasks import Mapped, run_on_rows
 from lakegc_core.store.base import StoreConfig, connect
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakegc_core.spark.session import FEW, Few, Mapped, collected, many
+from lakegc_core.spark.tasks import FEW, Few, Mapped, collected, many
 
 _ARROW = {"inner": "inner", "left": "left outer", "left_semi": "left semi", "left_anti": "left anti"}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 
+from lakegc_core.clock import unix_seconds
 from lakegc_core.marks.drills import PASSED
 from lakegc_core.names import COMPLETE, Json, Stage
 from lakegc_core.views.history import whole_marks
@@ -80,7 +80,7 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     for name, text, told in (
         (_DELAY, _DELAY_HELP, [*_delays(known)]),
         (_OLDEST, _OLDEST_HELP, [*_oldest(known)]),
-        (_DRILL, _DRILL_HELP, [*_drills(known, lambda drill: _seconds(drill["at"]))]),
+        (_DRILL, _DRILL_HELP, [*_drills(known, lambda drill: unix_seconds(drill["at"]))]),
         (_PASSED, _PASSED_HELP, [*_drills(known, lambda drill: int(drill["state"] == PASSED))]),
         (_STAGE, _STAGE_HELP, stages),
     ):
@@ -109,7 +109,7 @@ def _oldest(known: Iterable[Json]) -> Iterator[Sample]:
         oldest = each.get("oldest")
         if oldest and oldest["since"]:
             why = oldest["why"].partition(":")[0]  # a code of a failure can be any
-            yield {"repository": each["repository"], "why": why}, _seconds(oldest["since"])
+            yield {"repository": each["repository"], "why": why}, unix_seconds(oldest["since"])
 
 
 def _drills(known: Iterable[Json], value: Callable[[Json], float]) -> Iterator[Sample]:
@@ -151,7 +151,7 @@ def _figures(history: Json, now: float) -> dict[str, float]:
     newest, left = whole[0], history["garbage"]
     unconfirmed = min(left["bytes"], newest.get("unconfirmed", {"bytes": 0})["bytes"])
     refused, sweepable = bool(newest.get("refused")), 0
-    if newest["state"] == COMPLETE and "sweepable_from" in newest and _seconds(newest["sweepable_from"]) <= now:
+    if newest["state"] == COMPLETE and "sweepable_from" in newest and unix_seconds(newest["sweepable_from"]) <= now:
         # A mark of which all waits may be swept whole once its time has come.
         unconfirmed = 0 if unconfirmed == left["bytes"] else unconfirmed
         sweepable = 0 if refused else left["bytes"] - unconfirmed
@@ -161,7 +161,7 @@ def _figures(history: Json, now: float) -> dict[str, float]:
         "lakegc_sweepable_bytes": sweepable,
         "lakegc_unconfirmed_bytes": unconfirmed,
         "lakegc_unasked_bytes": newest.get("unasked", {"bytes": 0})["bytes"],
-        "lakegc_last_mark_timestamp_seconds": _seconds(newest["started_at"]),
+        "lakegc_last_mark_timestamp_seconds": unix_seconds(newest["started_at"]),
         "lakegc_refused": int(refused),
     }
 
@@ -172,7 +172,3 @@ def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Itera
     for labels, value in samples:
         said = ",".join(f'{label}="{each.translate(_ESCAPES)}"' for label, each in labels.items())
         yield f"{name}{'_total' if kind == 'counter' and not name.endswith('_total') else ''}{{{said}}} {value}"
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

@@ -420,6 +420,18 @@ def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_but_of_the_mark_that_i
     assert not any("gamma" in each for each in said), "this one may come to its end"
 
 
+def test_a_sweep_that_runs_for_days_is_none_that_failed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_NOW", str(time.time() + 4 * DAY))  # runs are created by the real clock
+    site.create("alpha")
+    site.configure("  - {match: '*', sweep: true}\n")
+    site.says_marked("alpha", "m1", started=time.time(), ready=time.time())
+    (asked,) = site.tick("sweep_confirmed").requests
+    tags = {**asked.tags, "dagster/partition/repository": "alpha", "dagster/partition/mark_id": "m1"}
+    job = site.defs.resolve_job_def("gc_sweep")
+    site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    assert "nothing was swept" not in failure_of(site.run("gc_watch"), "watch")
+
+
 def test_a_mark_of_days_ago_that_needs_no_sweep_or_cannot_be_swept_yet_is_no_sweep_that_failed(site: Site) -> None:
     """Where rounds are rare, the newest mark is of days ago."""
     site.create("swept", "empty", "waits")

@@ -191,7 +191,10 @@ def maker(folder: Path) -> Made:
             artifacts.finish(done)
         return SimpleNamespace(
             header=own,
+            repository=SimpleNamespace(id=own.repository),
+            namespace=SimpleNamespace(uri=own.storage_namespace),
             level=FULL,
+            say=lambda line: None,
             workspace=config,
             home=artifacts.home,
             mark=artifacts,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakegc_core.names import Json
-from lakegc_core.spark.session import Few, Mapped
+from lakegc_core.spark.tasks import Few, Mapped
 from lakegc_core.spark.versions import frame_of
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from lakegc_core.references.commits.commit_walk import (
 )
 from lakegc_core.references.commits.known_walk import margin_of
 from lakegc_core.references.commits.rules_memory import remember
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, PartWriter, parts_of
 

@@ -25,7 +25,7 @@ from lakegc_core.policy.holds import PATH, PathGlobs, fixed_prefix, patterns_of
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA, protected_rows
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_width
 

@@ -24,7 +24,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.held_paths import may_hold
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:

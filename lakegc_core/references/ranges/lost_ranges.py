@@ -19,7 +19,7 @@ from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json
-from lakegc_core.spark.session import collected
+from lakegc_core.spark.tasks import collected
 from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:

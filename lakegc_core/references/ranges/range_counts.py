@@ -46,7 +46,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import collected, count_of, many, run_on_rows
+from lakegc_core.spark.tasks import collected, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather
 from lakegc_core.tables.hashing import hash_strings

@@ -41,7 +41,7 @@ from lakegc_core.references.ranges.range_files import (
     summary,
     writing,
 )
-from lakegc_core.spark.session import run_on_rows
+from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import BY_TASKS, HASH, KIND, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

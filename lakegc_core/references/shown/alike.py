@@ -18,7 +18,7 @@ from lakegc_core.references.ranges.range_files import INDEX_SCHEMA
 from lakegc_core.references.shown.classes import EVERY
 from lakegc_core.references.shown.heads import LAYER, BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
-from lakegc_core.spark.session import Mapped, both
+from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings, mixed

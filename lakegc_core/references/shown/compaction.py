@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.classes import PLANNED
-from lakegc_core.spark.session import Mapped, both
+from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.tables.parts import spark_width
 from lakegc_core.tables.relations import distinct, joined, selected

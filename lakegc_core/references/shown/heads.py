@@ -32,7 +32,7 @@ from lakegc_core.references.ranges.range_files import (
     RANGES_SCHEMA,
 )
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped, both
+from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

@@ -16,7 +16,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
 from lakegc_core.references.shown.asking import INTERVALS
 from lakegc_core.references.shown.heads import BRANCHES, BranchHeads
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import hash_strings

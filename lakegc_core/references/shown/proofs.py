@@ -28,7 +28,7 @@ from lakegc_core.references.shown.intervals import AWAY, CHOSEN, OF_TAG, of_rank
 from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, proofs_of
 from lakegc_core.references.shown.sampled_etags import check_etags
 from lakegc_core.references.shown.subjects import CONTENTS, SUBJECTS, Subjects
-from lakegc_core.spark.session import Mapped, both
+from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import spark_width
 from lakegc_core.tables.relations import counted, distinct, joined, limited, same, selected

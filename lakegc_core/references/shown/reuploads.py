@@ -39,7 +39,7 @@ from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, CLASS, PL
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
 from lakegc_core.references.shown.subjects import Subjects
-from lakegc_core.spark.session import Mapped, both, run_on_rows, run_tasks
+from lakegc_core.spark.tasks import Mapped, both, run_on_rows, run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash

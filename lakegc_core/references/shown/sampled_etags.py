@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.safety import ETAGS_ASKED
-from lakegc_core.spark.session import collected
+from lakegc_core.spark.tasks import collected
 from lakegc_core.store.base import connect
 from lakegc_core.store.etags import MD5_ETAG, ask_heads
 

@@ -19,7 +19,7 @@ from lakegc_core.references.shown.alike import CLAIMS, AlikeEntries
 from lakegc_core.references.shown.classes import EVERY, PLANNED
 from lakegc_core.references.shown.intervals import ALIKE
 from lakegc_core.references.shown.remembered import PROOFS, PROOFS_SCHEMA, Known
-from lakegc_core.spark.session import Mapped, both
+from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.store.base import MD5_DIGEST, connect
 from lakegc_core.store.etags import MD5_ETAG
 from lakegc_core.tables.dataset import Dataset, DatasetFolder

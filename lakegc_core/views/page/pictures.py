@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from html import escape
 
 from lakegc_core import clock
@@ -62,12 +61,12 @@ DELAY = Measure("seconds", roughly, 3600, ("half go within", "for half of {}"), 
 def trend(found: Sequence[Json], deleted: Sequence[Json], title: str, measure: Measure = BYTES) -> str:
     """Figures over time: `found` by marks as a line, `deleted` by sweeps as bars ({at, objects, and the value of
     `measure`} each, `at` being an ISO 8601 instant). There is at least one of them."""
-    times = [_seconds(each["at"]) for each in (*found, *deleted)]
+    times = [clock.unix_seconds(each["at"]) for each in (*found, *deleted)]
     begin, end = min(times), max(times)
     most = _round_up(max(each[measure.name] for each in (*found, *deleted)), measure.unit)
 
     def place(each: Json) -> tuple[float, float]:
-        along = (_seconds(each["at"]) - begin) / (end - begin) if end > begin else 0.5
+        along = (clock.unix_seconds(each["at"]) - begin) / (end - begin) if end > begin else 0.5
         return round(_LEFT + 8 + along * (_RIGHT - _LEFT - 16), 1), round(_height_of(each[measure.name], most), 1)
 
     lines = [*_head(_WIDTH, _HEIGHT, title), *_legend(title, measure), *_scale(most, measure)]
@@ -142,7 +141,3 @@ def _hint(each: Json, measure: Measure, words: tuple[str, str]) -> str:
     of = words[1].format(counted(each["objects"], "object"))
     said = f"{day_and_time(each['at'])}: {measure.said(each[measure.name])} {of}"
     return f"<title>{escape(said)}</title>"
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

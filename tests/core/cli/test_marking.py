@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.cli import main, marking
+from lakegc_core.cli import main, marking, opening
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
@@ -232,6 +232,17 @@ def test_nobody_is_asked_about_a_mark_of_which_nothing_is_left_to_sweep(
             "nothing is left to sweep of mark m1",
             "next: lakegc mark lake",
         ]
+
+
+def test_nobody_is_asked_about_a_mark_that_found_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep runs all the same: it keeps what a person accepted for later marks."""
+    monkeypatch.setattr(marking, "ask", lambda question: pytest.fail(question))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(opening, "spark_of", lambda *_, **__: None)
+    swept = SweepResult("lake", "m1", 0, {"deleted": 0}, 0, 0, 0.1, None, versioned=False, price=None)
+    monkeypatch.setattr(pipeline, "sweep", lambda *_, **__: swept)
+    desk.mark("m1", sound=True)
+    assert main(["sweep", "lake", "m1", "--quiet"]) == 0
 
 
 @pytest.mark.parametrize("then", ["an object is left", "a sweep broke off"])

@@ -19,7 +19,7 @@ from lakegc_core.copies.drill import Wanted, finish, way_of
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import MarkContext, open_mark
-from lakegc_core.marks.quarantine import delete_below
+from lakegc_core.marks.emptying import delete_below
 from lakegc_core.marks.retire import retire
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
@@ -27,7 +27,8 @@ from lakegc_core.store.local import LocalStore
 from lakegc_core.store.settings import StoreSettings
 from lakegc_core.sweep.authorize import judge
 from lakegc_core.views.drills import drill_screen, failed_drill
-from lakegc_core.views.history import history_of, history_screen
+from lakegc_core.views.history import history_of
+from lakegc_core.views.history_screen import history_screen
 from lakegc_core.views.metrics import metrics_text
 from tests.support.lake import NOW, lake, leave, quick
 

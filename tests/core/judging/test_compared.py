@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from lakegc_core.judging.compared import accepted_before, previous_of
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.marks.findings import KEPT
 from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.sweeps import accept, is_accepted
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
 from lakegc_core.policy.guards import Verdict
@@ -63,6 +65,23 @@ def test_a_mark_that_had_shrunk_is_the_measure_once_a_person_accepted_that_altho
     remember_accepted(short, accepted)
     found = previous_of(made("m4", 3, stages=0))
     assert found and found.mark_id == "m2"
+
+
+def test_a_word_counts_for_no_other_guard_and_for_no_other_mark(made: Made) -> None:
+    """Whoever copies files between the folders of marks accepts nothing with that."""
+    made("m1", 0)
+    first = previous_of(made("none", 0.5, stages=0))
+    short = made("m2", 1, live=10, previous=first).mark
+    word = f"{short.folder}/accepted-shrink.json"
+    accept(made("m0", -1, live=50), "shrink", "another mark")
+    short.store.write(word, short.store.read(word.replace("/m2/", "/m0/")))
+    assert not is_accepted(short, "shrink")
+    accept(short_context := made("m3", 2, live=10, previous=first), "live-in-listing", "given up")
+    other = short_context.mark
+    other.store.write(
+        f"{other.folder}/accepted-shrink.json", other.store.read(f"{other.folder}/accepted-live-in-listing.json")
+    )
+    assert is_accepted(other, "live-in-listing") and not is_accepted(other, "shrink")
 
 
 @pytest.mark.parametrize("left", ["attempt-1/look/x", "plan.json"])
@@ -127,6 +146,21 @@ def test_a_word_of_a_night_in_which_nothing_was_ready_counts_for_what_is_ready_f
 def test_a_word_for_a_drill_or_for_the_list_of_another_tool_counts_for_that_alone(made: Made, only: str) -> None:
     swept(made("m1", 0), deleted=2, because="just these", only=only)
     assert accepted_before(made("none", 0.1, stages=0), Amount(1_000, 1_000)) == NOTHING
+
+
+def test_what_was_accepted_counts_too_once_its_sweep_broke_off_and_was_closed(made: Made) -> None:
+    """By the plan: nobody asked the guards again."""
+    mark, many = made("m1", 0), Amount(1_000, 1_000)
+    swept(mark, deleted=40, because="the first collection")
+    report = mark.mark.store.read(f"{mark.mark.folder}/sweeps/1/report.json")
+    told = json.loads(report)
+    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/plan.json", encode(told))
+    mark.mark.store.write(
+        f"{mark.mark.folder}/sweeps/1/report.json", encode(told | {"closed": True, "guards": [], "judged_at": 9e9})
+    )
+    assert accepted_before(made("none", 0.1, stages=0), many) == Amount(60, 60)
+    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/plan.json", b"{}")
+    assert accepted_before(made("none2", 0.2, stages=0), many) == NOTHING, "nobody can tell"
 
 
 def test_nothing_counts_as_accepted_after_the_sweep_of_an_older_mark_or_under_a_report_that_was_replaced(

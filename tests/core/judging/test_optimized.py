@@ -15,7 +15,7 @@ from lakegc_core.judging import optimized
 from lakegc_core.judging.address_rows import SOUGHT_SCHEMA, SWEPT
 from lakegc_core.judging.subtraction import ABSENT
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.spark.session import Make, Mapped
+from lakegc_core.spark.tasks import Make, Mapped
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import among

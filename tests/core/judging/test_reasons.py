@@ -16,7 +16,7 @@ from lakegc_core.marks import findings
 from lakegc_core.names import Reason, Stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import joins

@@ -14,7 +14,7 @@ from lakegc_core.judging import since as findings
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
-from lakegc_core.spark.session import Few, Mapped
+from lakegc_core.spark.tasks import Few, Mapped
 from lakegc_core.store.base import connect
 from lakegc_core.tables import gather
 from tests.support.lake import NO_SPARK, NOW, Lake

@@ -11,6 +11,7 @@ import pytest
 from lakegc_core.errors import MarkError, PreconditionFailedError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.emptying import empty
 from lakegc_core.store.base import connect
 from tests.support.lake import lake
 
@@ -79,4 +80,4 @@ def test_a_record_that_was_altered_is_no_pass_and_keeps_all_copies(context: Repo
     store.write(f"{context.home}/drills/d1/begun.json", b"{}")
     with pytest.raises(MarkError, match="was changed after it was written"):
         drills.unfinished(context)
-    assert "was changed after it was written" in quarantine.empty(context, None).kept["m2"]
+    assert "was changed after it was written" in empty(context, None).kept["m2"]

@@ -14,7 +14,8 @@ from lakegc_core.spark import machine
 from tests.support.strangers import ROOT, UID, as_nobody, read_only, tmpfs, with_mounts
 
 _JOB = (
-    "from lakegc_core.spark.session import run_tasks, session\n"
+    "from lakegc_core.spark.session import session\n"
+    "from lakegc_core.spark.tasks import run_tasks\n"
     "spark = session('local[1]')\n"
     "print(run_tasks(spark, [7], lambda item: iter([{'item': item}])))\n"
 )

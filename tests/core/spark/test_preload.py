@@ -15,7 +15,7 @@ import pytest
 
 from lakegc_core.names import Json
 from lakegc_core.spark import preload, shipping
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:

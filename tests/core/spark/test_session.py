@@ -1,4 +1,4 @@
-"""How Spark is told what it cannot know of frames that Python reads."""
+"""How a session of Spark begins, beside the command or as a platform has started it, and what an interrupt does."""
 
 from __future__ import annotations
 
@@ -14,43 +14,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from lakegc_core.errors import LakegcError, ServerError, SettingsError
-from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.names import Json
+from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.spark import session as module
 from lakegc_core.spark import versions
-from lakegc_core.spark.session import clear_errors, many, run_tasks, session, session_soon
-from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables.dataset import DatasetFolder
-from lakegc_core.tables.parts import Part
+from lakegc_core.spark.session import session, session_soon
 from tests.support.waiting import STARTS, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.mark.parametrize("how", ["left", "left_anti", "left_semi"])
-def test_a_side_that_may_be_large_is_not_collected_on_the_driver(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str], how: str
-) -> None:
-    """However many rows the parts say they have, Spark takes them for as many as there are parts."""
-    from pyspark.sql import functions as F
-
-    parts = [Part(f"part-{number}", 10_000_000, 1, "") for number in range(3)]
-    schema = pa.schema([pa.field("address", pa.string())])
-    rows = DatasetFolder(LocalConfig("/nowhere"), "x").dataset("", parts, schema).frame(spark)
-    seen = rows.distinct().withColumn("seen", F.lit(True))
-    rows.join(many(seen), "address", how).explain()
-    assert "Broadcast" not in (plan := capsys.readouterr().out) and "ShuffledHashJoin" in plan
-    rows.join(seen, "address", how).explain()
-    assert "BroadcastExchange" in capsys.readouterr().out, "Spark has learnt better: `many` is needed no more"
 
 
 @pytest.fixture
@@ -127,6 +104,7 @@ def test_a_session_that_stands_keeps_its_own_settings_and_its_tasks_take_the_dri
         sys.path.insert(0, {str(ROOT)!r})
         from lakegc_core.spark import java
         from lakegc_core.spark import session as module
+        from lakegc_core.spark.tasks import run_tasks
 
         java.prepare(quick=True)
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -143,7 +121,7 @@ def test_a_session_that_stands_keeps_its_own_settings_and_its_tasks_take_the_dri
             import lakegc_core
             yield {{"from": list(lakegc_core.__path__)}}
         print(spark is stands, spark.conf.get("spark.sql.shuffle.partitions"), module.may_run_twice(spark))
-        print(module.run_tasks(spark, [1], task))
+        print(run_tasks(spark, [1], task))
         spark.stop()
     """
     command = [sys.executable, "-P", "-c", textwrap.dedent(code)]
@@ -218,7 +196,8 @@ def test_under_spark_submit_its_master_counts_and_tasks_run_there(tmp_path: Path
     """As on EMR and other platforms that start Python with it."""
     program = tmp_path / "program.py"
     program.write_text(
-        "from lakegc_core.spark.session import run_tasks, session\n"
+        "from lakegc_core.spark.session import session\n"
+        "from lakegc_core.spark.tasks import run_tasks\n"
         "spark = session('local[2]', {'spark.sql.shuffle.partitions': '3'})\n"
         "print(spark.conf.get('spark.master'), run_tasks(spark, [7], lambda item: iter([{'item': item}])))\n"
     )
@@ -287,20 +266,3 @@ def _threads_of_java(leader: int) -> int:
             if Path(f"/proc/{process}/comm").read_text().strip() == "java":
                 return len(list(Path(f"/proc/{process}/task").iterdir()))
     return 0
-
-
-def test_an_answer_of_lakefs_that_stops_a_task_is_told_in_lakefs_own_words(spark: SparkSession) -> None:
-    """Its error is not one of `lakegc_core.errors`, and yet nobody is to be shown a trace of Spark instead."""
-
-    def refused(path: str) -> Iterator[Json]:
-        raise LakeFSError(f'GET {path} was answered with 500 "bad path traversal blocked"', 500)
-
-    with pytest.raises(LakegcError, match=r'^GET /objects/ls was answered with 500 "bad path traversal blocked"$'):
-        run_tasks(spark, ["/objects/ls"], refused)
-
-
-def test_an_error_of_lakefs_in_a_task_is_said_as_it_is() -> None:
-    said = 'GET /repositories/lake/refs/main/objects/ls was answered with 403 "no"; forbidden'
-    trace = f"An exception was thrown from the Python worker:\n  File\nlakegc_core.lakefs.http.LakeFSError: {said}\n"
-    with pytest.raises(ServerError, match="answered with 403"), clear_errors():
-        raise RuntimeError(trace)

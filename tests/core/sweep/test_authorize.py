@@ -21,7 +21,15 @@ from lakegc_core.policy.guards import GUARDS, Verdict
 from lakegc_core.policy.safety import FULL, STANDARD, Level
 from lakegc_core.store.base import HeadAnswer, connect
 from lakegc_core.store.local.store import LocalStore
-from lakegc_core.sweep.authorize import _holding, check_look_delay, confirmed_at, judge, ready_at, refusal
+from lakegc_core.sweep.authorize import (
+    _holding,
+    check_look_delay,
+    confirmed_at,
+    judge,
+    ready_at,
+    refusal,
+    remember_accepted,
+)
 from lakegc_core.sweep.read_sample import Sample
 from tests.support.lake import NOW, Lake
 from tests.support.marks import finish
@@ -185,3 +193,16 @@ def test_a_stricter_lakegc_yaml_sets_the_limits_of_the_guards(served: Lake, monk
         return {verdict.name for verdict in judge(replace(context, policy=policy)) if verdict.stops}
 
     assert failed("full") - failed(None) == {"mark-age"}
+
+
+def test_a_word_for_a_mark_that_is_not_the_newest_is_said_to_count_for_its_sweep_alone(made: Made) -> None:
+    verdicts = [Verdict(name, False, "ERROR", "much", accepted_because="I know") for name in ("shrink", "mark-age")]
+    old, new = made("m1", 0), made("m2", 1)
+    said = list[str]()
+    for mark in (old, new):
+        mark.say = said.append
+        remember_accepted(mark, verdicts)
+    (found,) = said
+    assert "mark m2 is newer, so what you accept (shrink) counts for this sweep alone" in found
+    remember_accepted(old, verdicts, of_mark=False)
+    assert said == [found], "another tool's list says nothing of the mark anyway"

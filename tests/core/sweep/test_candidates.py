@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.names import Json
-from lakegc_core.spark.session import both, run_on_rows
+from lakegc_core.spark.tasks import both, run_on_rows
 from lakegc_core.sweep.candidates import (
     JUDGED,
     WITH_RING,

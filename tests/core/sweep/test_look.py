@@ -22,7 +22,7 @@ from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.heads import LOOK, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.sweep import look
 from lakegc_core.sweep.look import Glance, Look, Reads, take_look
 from lakegc_core.tables.dataset import Dataset

@@ -16,7 +16,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, SettingsError
-from lakegc_core.spark.session import clear_errors as clear
+from lakegc_core.spark.tasks import clear_errors as clear
 from lakegc_core.stages import swept_report
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.deletion import PLAN_SCHEMA

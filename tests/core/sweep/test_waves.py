@@ -14,7 +14,7 @@ import pytest
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks import sweeps
-from lakegc_core.spark.session import run_tasks
+from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import deletion, look, waves
 from lakegc_core.sweep.canaries import Canaries

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
-from lakegc_core.spark.session import Mapped, clear_errors, many
+from lakegc_core.spark.tasks import Mapped, clear_errors, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig

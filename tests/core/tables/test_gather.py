@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.spark.session import Few
+from lakegc_core.spark.tasks import Few
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import gather as gathering
 from lakegc_core.tables.dataset import DatasetFolder

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.errors import CorruptFileError
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import joins
 from lakegc_core.tables.dataset import Dataset

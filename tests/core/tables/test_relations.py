@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakegc_core.spark.session import Few, Mapped
+from lakegc_core.spark.tasks import Few, Mapped
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import relations
 from lakegc_core.tables.dataset import DatasetFolder

@@ -21,7 +21,8 @@ from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
-from lakegc_core.views.history import _totals, freed_bytes, history_of, history_screen, marks_lines
+from lakegc_core.views.history import _totals, freed_bytes, history_of
+from lakegc_core.views.history_screen import history_screen, marks_lines
 from lakegc_core.views.words import still_taken
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick

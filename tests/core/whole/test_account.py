@@ -19,7 +19,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.retire import retire
 from lakegc_core.policy.facts import Amount, ExpiredFacts, ListingFacts
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.views.history import history_of, history_screen
+from lakegc_core.views.history import history_of
+from lakegc_core.views.history_screen import history_screen
 from lakegc_core.views.metrics import metrics_text
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import sweep_screen

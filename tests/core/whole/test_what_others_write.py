@@ -17,9 +17,11 @@ from lakegc_core.errors import RefusedError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.sweeps import is_accepted
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts, ListingFacts
 from lakegc_core.references.ranges.range_files import RANGES
+from lakegc_core.sweep.look import Look
 from lakegc_sandbox.files import graveler_writer
 from lakegc_sandbox.files.graveler_writer import RangeInfo, Table
 from lakegc_sandbox.files.names import Names
@@ -77,6 +79,11 @@ def test_no_address_that_a_user_stages_or_commits_stops_marks_and_sweeps(
             if day == 1:
                 with pytest.raises(RefusedError, match="live-in-listing"):
                     found.sweep("m1", MUCH)
+                with pytest.MonkeyPatch.context() as patch, pytest.raises(RefusedError, match="no answer"):
+                    patch.setattr(Look, "heads_moved", _fails)
+                    found.sweep("m1", MUCH | {"live-in-listing": "given up"})
+                mark = found.context("m1").mark
+                assert not is_accepted(mark, "live-in-listing"), "a word counts once its sweep has looked"
             accepted = MUCH | ({"live-in-listing": "given up"} if day == 1 else {})
             assert found.sweep(f"m{day}", accepted).outcomes[Outcome.DELETED] == 1
         found.at(3)
@@ -106,6 +113,10 @@ def test_what_a_person_gives_up_where_nothing_is_to_sweep_needs_no_second_word(
             found.litter(1)
             found.mark(f"m{day}", INCREMENTAL)
         assert found.sweep("m4", MUCH).outcomes[Outcome.DELETED] > 0
+
+
+def _fails(*arguments: object) -> bool:
+    raise RefusedError("no answer")
 
 
 def described_by_clients(patch: pytest.MonkeyPatch) -> None:

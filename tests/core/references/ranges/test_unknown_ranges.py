@@ -16,7 +16,7 @@ from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges import range_files
 from lakegc_core.references.ranges.range_files import INDEX, RANGES, RANGES_SCHEMA
 from lakegc_core.references.ranges.unknown_ranges import ReadSince, read_unknown
-from lakegc_core.spark import session
+from lakegc_core.spark import tasks
 from lakegc_core.sweep.look import Reads
 from lakegc_core.tables import gather
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -69,7 +69,7 @@ def test_few_commits_and_files_are_read_without_spark_and_many_by_tasks(
     world.repo.upload("main", "zzz/newer", b"newer")
     new = world.repo.commit("main", "one that is newer").meta_range_id
     with monkeypatch.context() as patch:
-        patch.setattr(session, "collect_results", None)
+        patch.setattr(tasks, "collect_results", None)
         here = addresses(read(spark, world, reading(world, "look-6"), "", known, new, new))
     assert dict(world.repo.objects("main"))["zzz/newer"].address in here
     for most in ("_FEW_METARANGES", "_FEW_RANGES", "FEW"):

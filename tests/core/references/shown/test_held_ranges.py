@@ -20,7 +20,7 @@ from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA
 from lakegc_core.references.shown.heads import BranchHeads, heads_of_mark
 from lakegc_core.references.shown.held_ranges import read_held
 from lakegc_core.references.shown.intervals import PLACES
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.lake import Lake, lake

@@ -19,7 +19,7 @@ from lakegc_core.references.shown.heads import BranchHeads
 from lakegc_core.references.shown.intervals import ALIKE
 from lakegc_core.references.shown.remembered import PROOFS_SCHEMA, Known
 from lakegc_core.references.shown.subjects import Subjects
-from lakegc_core.spark.session import Mapped
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from tests.support.crowded import crowded
 from tests.support.lake import lake

@@ -1,0 +1,119 @@
+"""The history of repositories, and their marks, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakegc_core import clock
+from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome
+from lakegc_core.views.drills import drill_in_words
+from lakegc_core.views.history import freed_bytes, summed
+from lakegc_core.views.waits import delay_lines, oldest_in_words
+from lakegc_core.views.words import ago, human_bytes, monthly, shown, still_taken, to_the_minute, too_young
+
+
+def history_screen(found: Sequence[Json]) -> str:
+    """All repositories, each with its marks; their totals below, if they are several."""
+    lines = [line for each in found for line in (*_repository_lines(each), "")]
+    if len(found) > 1:
+        lines += _all_lines(found)
+    return "\n".join(lines).rstrip()
+
+
+def marks_lines(marks: Sequence[Json]) -> list[str]:
+    """A table of the marks of a repository; several interrupted ones that follow each other are one line."""
+    lines: list[str] = []
+    waiting: list[Json] = []
+    for mark in marks:
+        if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
+            lines += [*_interrupted(waiting), *_mark_lines(mark)]
+            waiting = []
+        else:
+            waiting.append(mark)
+    return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
+
+
+def _interrupted(marks: Sequence[Json]) -> list[str]:
+    if not marks:
+        return []
+    last = marks[0]
+    more = f", and {len(marks) - 1:,} more" if len(marks) > 1 else ""
+    began = _minute(last["started_at"])
+    return [f"  {last['mark_id']:<24} {began:<16} not finished: {last['state']}{more}"]
+
+
+def _mark_lines(mark: Json) -> list[str]:
+    if "problem" in mark:
+        return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {shown(mark['problem'])}"]
+    garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
+    deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
+    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
+    return [
+        f"{line}  {_remark(mark)}",
+        *delay_lines(mark),
+        *(f"      ✗ {each['name']}: {shown(each['description'])}" for each in mark.get("refused", ())),
+    ]
+
+
+def _remark(mark: Json) -> str:
+    """A remark on a mark, beside its figures."""
+    if mark["started_at"] and clock.is_to_come(clock.unix_seconds(mark["started_at"]), clock.now().timestamp()):
+        return "by a clock that was wrong or replaced: not the newest"
+    if any(sweep["broke_off"] for sweep in mark.get("swept", ())):
+        return "a sweep broke off"
+    if mark.get("refused"):
+        return "refused"
+    swept = [sweep for sweep in mark["swept"] if not sweep.get("drill")]
+    if swept and (over := swept[-1]["outcomes"].get(Outcome.OVER_BUDGET)):
+        return f"stopped by its budget or a ring: {over:,} objects left"
+    waits = mark.get("unconfirmed", {"objects": 0})["objects"]
+    if mark["state"] == COMPLETE and mark["expired"]:
+        from_now = clock.unix_seconds(mark["sweepable_from"]) > clock.now().timestamp()
+        return f"sweepable from {to_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"
+    first = mark.get("first_young")
+    if first and clock.unix_seconds(first["deletable_from"]) > clock.now().timestamp():
+        return f"nothing yet: {too_young(first)}"
+    return f"{waits:,} were newly unreferenced" if waits and mark["state"] == SWEPT else ""
+
+
+def _repository_lines(found: Json) -> list[str]:
+    name = found["repository"]
+    if "problem" in found:
+        return [f"{name} · {shown(found['problem'])}"]
+    if not found["last_mark"] and not found["marks"]:
+        return [f"{name} · never marked"]
+    age = f"last mark {ago(found['last_mark'])}" if found["last_mark"] else "no complete mark"
+    garbage = found["garbage"]
+    left = f" · {_amount(garbage['objects'], garbage['bytes'])} of garbage left" if garbage else ""
+    return [
+        f"{name} · {age}{left}",
+        *marks_lines(found["marks"]),
+        *(f"  {said}" for said in [oldest_in_words(found.get("oldest")), drill_in_words(found.get("drill"))] if said),
+        *_total_lines(found["totals"], found["price"], found.get("came_back")),
+    ]
+
+
+def _all_lines(found: Sequence[Json]) -> list[str]:
+    sums = summed(found)
+    left = _amount(sums["garbage"]["objects"], sums["garbage"]["bytes"])
+    return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(sums["totals"], sums["price"])]
+
+
+def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> list[str]:
+    if not totals["sweeps"]:
+        return []
+    said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *still_taken(totals)]
+    if back and back["objects"]:
+        said.append(f"not counted, because they are there again: {_amount(back['objects'], back['bytes'])}")
+    saved = freed_bytes(totals)
+    if price and saved:
+        said.append(f"{monthly(saved, price)} saved")
+    return ["  " + " · ".join(said)]
+
+
+def _amount(objects: int, size: int) -> str:
+    return f"{objects:,} objects {human_bytes(size):>9}" if objects else "0 objects"
+
+
+def _minute(moment: str | None) -> str:
+    return f"{moment[:10]} {moment[11:16]}" if moment else "?"
