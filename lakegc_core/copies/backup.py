@@ -18,7 +18,7 @@ from lakegc_core import clock
 from lakegc_core.copies import undo
 from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
 from lakegc_core.errors import MarkError, RefusedError
-from lakegc_core.marks import quarantine, sweeps
+from lakegc_core.marks import quarantine, rescues
 from lakegc_core.marks.artifacts import FORMAT, RESTORES, STAMP
 from lakegc_core.marks.backups import (
     ALREADY_THERE,
@@ -233,7 +233,7 @@ def _begin_gap_anew(context: MarkContext, objects: DataFrame) -> None:
     the mark after this one would take it for unreferenced since long; a copy is young, and a mark that listed before
     names it by its old date. Before they come back: a restore may be killed.
     """
-    sweeps.rescue(context, Mapped(objects.select("address"), pa.schema([SCHEMA.field("address")])))
+    rescues.rescue(context, Mapped(objects.select("address"), pa.schema([SCHEMA.field("address")])))
 
 
 def _close_restore(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
@@ -56,7 +56,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     from pyspark.sql import functions as F
 
     shape = pa.schema([*rows.schema, FINDINGS_SCHEMA.field("since")])
-    before, journal = previous_findings(context), sweeps.rescues(spark, context)
+    before, journal = previous_findings(context), rescues.journal(spark, context)
     if before is None or _was_laxer(before, context) or began_to_read_at(before) <= journal.unread_until:
         return rows.then(shape, _Since(commits_read_at))
     found, read_at = in_series(before), began_to_read_at(before)
@@ -72,7 +72,7 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     frame = (
         found.frame(spark, "address", "since")
         .withColumnRenamed("since", "before")
-        .join(many(sweeps.last_rescues(spark, journal.rows).as_frame()), "address", "left")
+        .join(many(rescues.last(spark, journal.rows).as_frame()), "address", "left")
         .where(F.col("rescued_at").isNull() | (F.col("rescued_at") < F.least("before", moment(read_at))))
         .select("address", "before")
     )
@@ -136,7 +136,7 @@ class _Carried:
 def _carried(before: tuple[Source, ...], rescued: tuple[Source, ...], read_at: float) -> _Carried:
     """Objects that the mark before found unreferenced and nobody rescued since: read once by each worker process."""
     known = pa.Table.from_batches(read_all(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
-    journal = pa.Table.from_batches(read_all(rescued, _RESCUES), sweeps.RESCUES_SCHEMA)
+    journal = pa.Table.from_batches(read_all(rescued, _RESCUES), rescues.SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
     return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))
@@ -158,11 +158,11 @@ def with_later_findings(spark: SparkSession, context: MarkContext, candidates: M
     finds it unreferenced again.
     """
     now, shape = clock.now(), candidates.schema
-    later, journal = later_marks(context), sweeps.rescues(spark, context)
+    later, journal = later_marks(context), rescues.journal(spark, context)
     read_at = began_to_read_at(context.mark)
     if later.others or read_at <= journal.unread_until:
         return candidates.then(shape, partial(_anew, now))
-    rows = beside(candidates, sweeps.last_rescues(spark, journal.rows), "rescued_at")
+    rows = beside(candidates, rescues.last(spark, journal.rows), "rescued_at")
     rows = rows.then(shape, partial(_anew_if_rescued, now, read_at))
     if later.finished is None:
         return rows
@@ -209,7 +209,7 @@ def brought_back(spark: SparkSession, context: MarkContext, candidates: Mapped) 
     """Addresses that a look found live, or a restore was to bring back, after the mark of these candidates began to
     list: another object may lie there than the one that it listed. Those of all candidates if the journal does not
     read. None if there are none."""
-    listed, journal = context.mark.require(Stage.NAMESPACE_LISTING).started_at, sweeps.rescues(spark, context)
+    listed, journal = context.mark.require(Stage.NAMESPACE_LISTING).started_at, rescues.journal(spark, context)
     if listed <= journal.unread_until:
         return candidates.then(_ADDRESS, _addresses)
     if not journal.rows.parts:

@@ -1,4 +1,4 @@
-"""Records that sweeps leave for marks: numbers and reports, and the journal of what looks found live again.
+"""Records that sweeps leave for marks: numbers, plans and reports, and what a person accepted.
 
 How a sweep writes its record is in `sweep.record`.
 """
@@ -10,41 +10,22 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.clock import APART
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import decode, encode, read_json, read_sealed, sealed
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome, Stage
-from lakegc_core.spark.tasks import Mapped
 from lakegc_core.store.base import Store, StoreConfig, connect
-from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
-from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.parts import list_parts, read_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-RESCUES_SCHEMA = pa.schema(
-    [
-        pa.field("address", pa.string(), nullable=False),
-        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
-    ]
-)
-"""Journal of rescues: what a look found live again, or a restore was to bring back, and when. From then on the clock of
-`since` starts anew."""
-
-LAST_RESCUES = pa.schema([RESCUES_SCHEMA.field("address"), RESCUES_SCHEMA.field("at").with_name("rescued_at")])
+    pass
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
@@ -64,7 +45,6 @@ STATEMENT = "statement.json"
 DRILL = "drill:"
 """The beginning of the name that the sweep of a drill has: `only` of its plan and of its report."""
 
-_NO_RESCUES = Dataset(RESCUES_SCHEMA)
 _NUMBER = re.compile("[1-9][0-9]*")
 
 
@@ -311,51 +291,3 @@ def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
     store, folder = connect(context.workspace), context.mark.folder
     found = (report_of(store, folder, number) for number in sweeps_of(store, folder))
     return [report for report in found if report is not None and not is_drill(report)]
-
-
-def rescues_folder(context: MarkContext) -> str:
-    """The folder of the journal of rescues of a repository."""
-    return f"{context.home}/rescues"
-
-
-def rescue(context: MarkContext, objects: Mapped) -> None:
-    """Put objects (column address) into the journal of rescues, as of now."""
-    rows = objects.then(RESCUES_SCHEMA, partial(_rescued, clock.now()))
-    DatasetFolder(context.workspace, rescues_folder(context)).put("", rows, RESCUES_SCHEMA)
-
-
-def _rescued(at: datetime, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        when = pa.repeat(pa.scalar(at, RESCUES_SCHEMA.field("at").type), batch.num_rows)
-        yield pa.RecordBatch.from_arrays([batch["address"], when], schema=RESCUES_SCHEMA)
-
-
-@dataclass(frozen=True)
-class Rescues:
-    """The journal of rescues, as far as it reads. Until `unread_until` (unix seconds; 0: all of it reads) nobody knows
-    what was rescued: any object may have been."""
-
-    rows: Dataset = _NO_RESCUES
-    unread_until: float = 0.0
-
-
-def rescues(spark: SparkSession, context: MarkContext) -> Rescues:
-    """The journal of rescues. A part that does not read counts as a rescue of every object, once, and is told."""
-    folder = rescues_folder(context)
-    journal = DatasetFolder(context.workspace, folder).listed(RESCUES_SCHEMA)
-    (rows,) = readable(spark, [journal])
-    store, unread = connect(context.workspace), [part for part in journal.parts if part not in rows.parts]
-    for part in unread:
-        context.say(f"{folder}/{part.name} does not read: which objects it says were live again is not known")
-    until = max((store.head(f"{folder}/{part.name}").last_modified.timestamp() for part in unread), default=0.0)
-    return Rescues(rows, until + APART if unread else 0.0)
-
-
-def last_rescues(spark: SparkSession, rows: Dataset) -> Mapped:
-    """Each address that a look ever rescued, with the last time: LAST_RESCUES."""
-    feeds = rows.feeds(make=with_hash)
-    return gather(spark, feeds, pa.schema([HASH, *RESCUES_SCHEMA]), _last, LAST_RESCUES, partitions_for(rows_in(feeds)))
-
-
-def _last(rows: pa.Table) -> Iterator[pa.Table]:
-    yield rows.group_by("address").aggregate([("at", "max")]).rename_columns(LAST_RESCUES.names)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, RefusedError
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import ELSEWHERE
 from lakegc_core.marks.findings import HELD
@@ -142,7 +142,7 @@ class Look:
         if live.rows:
             if lenient:
                 (objects,) = readable(spark, [objects])
-            sweeps.rescue(context, among(spark, objects.mapped(spark, "address"), live))
+            rescues.rescue(context, among(spark, objects.mapped(spark, "address"), live))
 
     def branch_heads(self, context: MarkContext) -> BranchHeads:
         """The heads of branches when this look read them: their ranges are the mark's, or its own."""

@@ -19,7 +19,7 @@ from lakegc_core import clock
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge, Names
 from lakegc_core.judging.since import brought_back, with_later_findings
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import NEIGHBOURS
@@ -192,7 +192,7 @@ class Planner:
         looked = [self._looked_at(each, look, out) for each in sides]
         candidates, told = (reduce(add, (each[name] for each in looked)) for name in (_CANDIDATES, _TOLD))
         if told.rows:
-            sweeps.rescue(self.context, told.mapped(self.spark).then(JUDGED, live))
+            rescues.rescue(self.context, told.mapped(self.spark).then(JUDGED, live))
         self._check_neighbours(look)
         heads = look.branch_heads(self.context)
         waited = self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, SIZES, WAITING, may_lack=True)
@@ -201,7 +201,7 @@ class Planner:
         if asked is None:
             return every, None
         if asked.shown.rows:
-            sweeps.rescue(self.context, asked.shown.mapped(self.spark))
+            rescues.rescue(self.context, asked.shown.mapped(self.spark))
         return beside(every, asked.verdicts, "verdict").then(JUDGED, answered), asked.left
 
     def _looked_at(self, judged: Mapped, look: Look, out: DatasetFolder) -> Mapping[str, Dataset]:

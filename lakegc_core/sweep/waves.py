@@ -18,7 +18,8 @@ from lakegc_core.errors import LakegcError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.lease import Lease
-from lakegc_core.marks.sweeps import STOPPED, rescue
+from lakegc_core.marks.rescues import rescue
+from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.spark.session import may_run_twice
 from lakegc_core.spark.tasks import count_of, many

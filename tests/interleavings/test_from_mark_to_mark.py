@@ -17,7 +17,7 @@ import pytest
 from lakegc_core.config.budget import BudgetSettings
 from lakegc_core.copies.backup import backup, restore
 from lakegc_core.judging import since
-from lakegc_core.marks import last_known, sweeps
+from lakegc_core.marks import last_known, rescues
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT
@@ -35,7 +35,7 @@ DAY = timedelta(days=1)
 
 
 def _no_rescues(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweeps, "rescues", lambda spark, context: sweeps.Rescues())
+    patch.setattr(rescues, "journal", lambda spark, context: rescues.Rescues())
 
 
 def _expired_and_kept(mark: MarkArtifacts) -> Dataset:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakegc_core.judging import since as findings
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.names import STAGES
 from lakegc_core.spark.tasks import Few, Mapped
@@ -62,8 +62,8 @@ def test_what_was_unreferenced_without_a_break_is_so_since_the_mark_before(
     journal = [("rescued", NOW), ("rescued", earlier), ("rescued before", earlier), *resumed.items()]
     parts(
         first,
-        sweeps.rescues_folder(first),
-        sweeps.RESCUES_SCHEMA,
+        rescues.folder_of(first),
+        rescues.SCHEMA,
         [{"address": name, "at": at} for name, at in journal],
     )
 
@@ -143,9 +143,9 @@ def test_what_later_marks_and_looks_found_live_is_not_swept_before_a_mark_finds_
         for name, since in theirs.items()
     ]
     dump, commits = NOW + timedelta(days=1), NOW + timedelta(days=2)
-    rescues = [{"address": each, "at": NOW + timedelta(days=1.5)} for each in ("rescued", "since its dump")]
-    rescues.append({"address": "before its dump", "at": dump - timedelta(seconds=1)})
-    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, rescues)
+    found = [{"address": each, "at": NOW + timedelta(days=1.5)} for each in ("rescued", "since its dump")]
+    found.append({"address": "before its dump", "at": dump - timedelta(seconds=1)})
+    parts(own, rescues.folder_of(own), rescues.SCHEMA, found)
     series = dict.fromkeys(("garbage", "rescued", "found live", "began anew"), NOW)
     resumed = dict.fromkeys(("since its dump", "before its dump"), commits)
 
@@ -179,9 +179,9 @@ def test_what_came_back_after_the_listing_is_named_and_everything_where_the_jour
 
     assert back() is None
     journal = [{"address": "before", "at": NOW}, {"address": "since", "at": NOW + timedelta(days=9)}]
-    parts(own, sweeps.rescues_folder(own), sweeps.RESCUES_SCHEMA, journal)
+    parts(own, rescues.folder_of(own), rescues.SCHEMA, journal)
     assert back() == ["since"]
-    connect(own.workspace).write(f"{sweeps.rescues_folder(own)}/part-1.parquet", b"half")
+    connect(own.workspace).write(f"{rescues.folder_of(own)}/part-1.parquet", b"half")
     assert back() == ["a", "b"]
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core.clock import APART
 from lakegc_core.errors import MarkError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.local import LocalConfig, LocalStore
-from tests.support.marks import parts
-from tests.support.rows import told
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -125,42 +122,6 @@ def test_only_sweeps_that_are_over_have_a_report_and_a_damaged_one_is_an_error(s
     store.write(f"{folder}/sweeps/3/report.json", b"")
     with pytest.raises(MarkError, match="not a JSON object"):
         sweeps.finished_sweeps(context)
-
-
-def test_of_an_address_that_was_rescued_twice_the_last_time_counts(quick: SparkSession, context: Any) -> None:
-    assert sweeps.rescues(quick, context) == sweeps.Rescues()
-    assert told(sweeps.last_rescues(quick, sweeps.Rescues().rows)) == []
-    folder = sweeps.rescues_folder(context)
-    for days in (1, 5, 3):
-        rows = [{"address": "a", "at": NOW + timedelta(days=days)}, {"address": f"b{days}", "at": NOW}]
-        parts(context, folder, sweeps.RESCUES_SCHEMA, rows)
-    last = (
-        sweeps.last_rescues(quick, sweeps.rescues(quick, context).rows)
-        .as_frame()
-        .selectExpr("address", "unix_micros(rescued_at)")
-        .collect()
-    )
-    found = {address: at / 1e6 for address, at in last}
-    assert found == {"a": (NOW + timedelta(days=5)).timestamp()} | dict.fromkeys(("b1", "b3", "b5"), NOW.timestamp())
-
-
-@pytest.mark.parametrize("name", ["part-1.parquet", "copy of part-1.parquet", ".DS_Store", "notes.txt"])
-def test_a_strange_file_in_the_journal_of_rescues_counts_as_a_part_that_does_not_read(
-    quick: SparkSession, store: LocalStore, context: Any, name: str
-) -> None:
-    folder, said = sweeps.rescues_folder(context), list[str]()
-    context.say = said.append
-    store.write(f"{folder}/{name}", b"half")
-    written = store.head(f"{folder}/{name}").last_modified.timestamp()
-    assert sweeps.rescues(quick, context) == sweeps.Rescues(unread_until=written + APART)
-    assert said == [f"{folder}/{name} does not read: which objects it says were live again is not known"]
-
-
-def test_an_empty_file_in_the_journal_of_rescues_is_a_marker_and_passed_over(
-    quick: SparkSession, store: LocalStore, context: Any
-) -> None:
-    store.write(f"{sweeps.rescues_folder(context)}/_$folder$", b"")
-    assert sweeps.rescues(quick, context) == sweeps.Rescues()
 
 
 @pytest.mark.parametrize("name", ["0", "01", "-1", "1 ", "²", "١", "copy of 1", "1.5"])

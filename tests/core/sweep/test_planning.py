@@ -16,7 +16,7 @@ from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging.reasons import MinimumAge
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
@@ -113,7 +113,7 @@ def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there
 
 
 def _rescues(swept: Swept) -> Dataset:
-    return sweeps.rescues(swept.spark, swept.context).rows
+    return rescues.journal(swept.spark, swept.context).rows
 
 
 def _fails(*arguments: object) -> bool:

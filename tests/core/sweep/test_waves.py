@@ -13,7 +13,7 @@ import pytest
 
 from lakegc_core import clock
 from lakegc_core.errors import RefusedError
-from lakegc_core.marks import sweeps
+from lakegc_core.marks import rescues
 from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import deletion, look, waves
@@ -115,7 +115,7 @@ def test_what_a_glance_finds_live_is_on_record_although_the_next_look_fails(swep
     swept.patch.setattr(Planner, "plan", once)
     with pytest.raises(RefusedError, match="no answer"):
         swept.sweep()
-    journal = sweeps.rescues(swept.spark, swept.context).rows
+    journal = rescues.journal(swept.spark, swept.context).rows
     assert [each for batch in journal.batches("address") for each in batch["address"].to_pylist()] == [GARBAGE[0]]
     assert swept.left() == GARBAGE
 
