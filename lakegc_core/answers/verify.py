@@ -108,23 +108,32 @@ class _Artifacts:
         return f"{folder}/report.json" if is_file else "the report there"
 
 
-def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Verification:
-    """Check the statements of all sweeps of a mark, also of a retired one. MarkError if no sweep of it was begun."""
+def on_record(context: RepositoryContext, mark_id: str) -> tuple[list[int], Json | None]:
+    """The numbers of the sweeps of a mark, and its record if it was retired. MarkError if no sweep of it was begun."""
     mark = context.artifacts(mark_id)
     # A retired mark ceased with its header. Its folders, and what a broken call left in them, may show all the same.
     is_gone = _read(mark, f"{mark.folder}/mark.json") == (None, True)
     record = mark.retired() if is_gone else None
-    numbers = sweeps_of(mark.store, mark.folder) if record is None else []
-    name = context.repository.id
-    if numbers:
+    numbers = sweeps_of(mark.store, mark.folder) if record is None else sorted(map(int, record["sweeps"]))
+    if not numbers:
+        name = context.repository.id
+        raise MarkError(
+            f"No sweep of mark {mark_id} of {name} is on record: there is nothing to verify. lakegc marks {name} lists "
+            "the marks."
+        )
+    return numbers, record
+
+
+def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Verification:
+    """Check the statements of all sweeps of a mark, also of a retired one. MarkError if no sweep of it was begun."""
+    name, mark = context.repository.id, context.artifacts(mark_id)
+    numbers, record = on_record(context, mark_id)
+    if record is None:
         found = [_standing(spark, mark, number, is_last=number == numbers[-1]) for number in numbers]
         checked = _checked_mark(spark, mark)
         checked.differs += _some(missing(numbers))
         return Verification(name, mark_id, False, checked, found)
-    if record is None or not record["sweeps"]:
-        raise MarkError(f"No sweep of mark {mark_id} of {name} is on record: there is nothing to verify.")
     gone = Checked(unread=["the mark was retired: its datasets and the plans of its sweeps are gone"])
-    numbers = sorted(map(int, record["sweeps"]))
     gone.differs += _some(missing(numbers))
     found = [_retired(spark, context, record, number) for number in numbers]
     return Verification(name, mark_id, True, gone, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lakegc_core.answers.gone import gone
-from lakegc_core.answers.verify import verify
+from lakegc_core.answers.verify import on_record, verify
 from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.errors import RefusedError
@@ -27,6 +27,7 @@ def run_gone(options: argparse.Namespace, reporter: Reporter) -> int:
 def run_verify(options: argparse.Namespace, reporter: Reporter) -> int:
     context = opened(options, reporter)
     mark_id = own_mark(context, options.mark_id)
+    on_record(context, mark_id)  # before Spark is started
     with at_work(context, reporter, "verify", quick=True) as spark:
         found = verify(spark, context, mark_id)
     told = found.as_json()

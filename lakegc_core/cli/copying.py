@@ -34,6 +34,7 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     context = open_mark(repository, options.mark_id, retired_too=True, any_version=True)
     if options.source is None:  # before Spark is started, and before others are kept out
         undo.check_keeps(context)
+        undo.check_swept(context)
     else:
         backup.readable_place(context, options.source)
     with at_work(context, reporter, "restore") as spark:

@@ -23,7 +23,17 @@ Items = Annotated[
     tuple[T, ...], Strict(), BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 ]
 Text = Annotated[str, Strict(), Field(min_length=1)]
+_BRACES = re.compile(r"\{[^{}]*\}")
 Flag = Annotated[bool, Strict()]
+
+
+def place_of_backups(place: str) -> str:
+    """The place itself. SettingsError if it holds a placeholder other than `{repository}`: then the backups of all
+    repositories would lie in one folder of that name."""
+    unknown = [each for each in _BRACES.findall(place) if each != "{repository}"]
+    if unknown:
+        raise SettingsError(f"{unknown[0]} stands for nothing; {{repository}} stands for the name of the repository")
+    return place
 
 
 def flag_by(words: Any) -> BeforeValidator:

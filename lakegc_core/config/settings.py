@@ -30,6 +30,7 @@ from lakegc_core.config.fields import (
     Text,
     WaitingTime,
     flag_by,
+    place_of_backups,
     told,
 )
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
@@ -198,7 +199,7 @@ class RepositoryPolicy:
     """required: a whole backup is a condition of the sweep."""
     drill_within: WaitingTime | None = None
     """How long ago the last drill may be, which must have passed, for a sweep: a duration. Left out: none is needed."""
-    backup_to: Text | None = None
+    backup_to: Annotated[Text, AfterValidator(told(place_of_backups))] | None = None
     """Where backups go that nobody asks for by hand: a URI or an absolute folder."""
     quarantine: WaitingTime | None = None
     """For how long a copy of each object that a sweep deletes is kept: a duration. Left out: no copies."""

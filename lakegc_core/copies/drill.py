@@ -31,6 +31,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.sweeps import report_of, sweep_of_drill
 from lakegc_core.names import NO_ANSWER, STILL_THERE, Json, Outcome
 from lakegc_core.past.origins import garbage_with_origins
+from lakegc_core.policy import guards
 from lakegc_core.policy.facts import Amount, ExpiredFacts
 from lakegc_core.policy.safety import DRILL_BYTES, DRILL_OBJECTS, may_lack
 from lakegc_core.spark.tasks import Mapped, clear_errors, many, moment
@@ -132,9 +133,10 @@ def drill(
 
 def check_guards(context: MarkContext, accepted: Mapping[str, str] | None, wanted: Wanted) -> None:
     """RefusedError if a guard stops a drill, as far as the mark's own records tell. The sweep judges again, also by the
-    bytes of what was chosen."""
-    verdicts = judge(context, accepted, drill=Amount(wanted.objects, 0))
-    if any(each.stops for each in verdicts):
+    bytes of what was chosen, and asks anew what is known of neighbours."""
+    judged = judge(context, accepted, drill=Amount(wanted.objects, 0))
+    verdicts = [each for each in judged if each.name != guards.NEIGHBOURS]
+    if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts))
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakegc_core.copies.transfer import Copied, carry_out
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, PreconditionFailedError, SettingsError
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import MarkContext
@@ -125,6 +125,15 @@ def is_swept(context: MarkContext) -> bool:
     if context.mark.header(any_version=True) is None:
         return bool((context.mark.retired() or {}).get("sweeps"))
     return bool(sweeps_of(connect(context.workspace), context.mark.folder))
+
+
+def check_swept(context: MarkContext) -> None:
+    """MarkError if no sweep of the mark was begun: then it deleted nothing."""
+    if not is_swept(context):
+        header = context.header
+        raise MarkError(
+            f"Mark {header.mark_id} of {header.repository} was never swept: there is nothing to bring back."
+        )
 
 
 def all_read(spark: SparkSession, context: MarkContext) -> bool:

@@ -30,6 +30,7 @@ from lakegc_core.marks.workspaces import check_moved, check_workspace
 from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
+from lakegc_core.policy.places import place_of
 from lakegc_core.policy.safety import Level
 from lakegc_core.store.base import StoreConfig, connect, holds_any
 from lakegc_core.store.factory import check_place, config_for
@@ -139,6 +140,11 @@ def _outputs(data: StoreConfig) -> StoreConfig:
 def workspace_at(uri: str, settings: Settings) -> StoreConfig:
     """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
     check_place(uri)
+    if place_of(uri) is None:
+        raise SettingsError(
+            f"`workspace: {uri}` in lakegc.yaml names no place of a store. Write it with its scheme, for instance "
+            "s3://bucket/folder."
+        )
     place = Namespace(uri)
     return config_for(place, settings, local_folder=f"/{place.path}")
 

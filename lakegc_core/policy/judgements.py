@@ -310,12 +310,12 @@ def well_known(facts: NeighbourFacts) -> Finding:
         )
     shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
     more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
-    example = facts.named[0][0]
+    names = [name for name, _ in facts.named] + (["…"] if more else [])
     return False, (
         f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {within}: {shown}"
         f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
-        f"nothing refers to here. Mark them (lakegc mark {example}), or name those that import nothing from here in "
-        f"lakegc.yaml: neighbours: {{ignore: [{example}]}}."
+        f"nothing refers to here. Mark them (lakegc mark {names[0]}{', …' if unknown > 1 else ''}), or name those that "
+        f"import nothing from here in lakegc.yaml: neighbours: {{ignore: [{', '.join(names)}]}}."
     )
 
 

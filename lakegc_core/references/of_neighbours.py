@@ -115,7 +115,7 @@ def with_remembered(
         raise type(error)(
             f"{error} It says what {', '.join(lost)} referred to here, of which no mark reads now. Mark them so that "
             f"lakegc reads it, or name those that import nothing from here in lakegc.yaml: neighbours: "
-            f"{{ignore: [{lost[0]}]}}."
+            f"{{ignore: [{', '.join(lost)}]}}."
         ) from None
     return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 

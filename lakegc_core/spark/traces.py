@@ -12,6 +12,7 @@ _ADVICE = {
         _FULL, "A disk is full: the one of the store, or of temporary files (TMPDIR). Make room and run it again."
     ),
     "Read-only file system": "lakegc cannot write there.",
+    "Address already in use": "Another process has this port. Name a free one.",
     "Too many open files": "The limit of open files is too low: `ulimit -n` shows it.",
     "JAVA_GATEWAY_EXITED": "Java or Spark did not start on this machine. What it said stands above.",
     "OutOfMemoryError": "Java had too little memory: `spark.driver.memory` and `spark.executor.memory` set it.",

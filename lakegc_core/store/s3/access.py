@@ -70,14 +70,20 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
     be made of them."""
     # A session of its own: boto3's default one is shared, and not safe to build clients from in threads.
     core = botocore.session.Session()
-    core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
-    session = boto3.Session(botocore_session=core)
+    try:
+        core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+        session = boto3.Session(botocore_session=core)
+    except BotoCoreError as error:
+        raise SettingsError(f"{where}: no S3 client: {error}. Correct AWS_PROFILE or the AWS configuration.") from error
 
     def client(**retries: Any) -> Any:
         try:
             return session.client("s3", config=options.merge(Config(retries=retries)), **reach)
         except (BotoCoreError, ValueError) as error:
-            raise SettingsError(f"{where}: no S3 client: {type(error).__name__}: {error}") from error
+            said = f"{where}: no S3 client: {type(error).__name__}: {error}"
+            url = reach.get("endpoint_url") or ""
+            by = ". Write the URL with http:// or https://" if "://" not in url and url in str(error) else ""
+            raise SettingsError(f"{said}{by and by + _variable(url)}") from error
 
     def deleting() -> Any:
         found = client(mode="standard", total_max_attempts=1)
@@ -187,9 +193,14 @@ def hint(error: BaseException, operation: str, endpoint: str) -> str:
 def _named(endpoint: str) -> str:
     """An endpoint without credentials, and the variable that says so, if one does."""
     parts = urlsplit(endpoint)
+    return f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{_variable(endpoint)}"
+
+
+def _variable(endpoint: str) -> str:
+    """The variable that says an endpoint, in words, if one does."""
     variable = next((name for name in ENDPOINT_VARIABLES if os.environ.get(name)), None)
-    by = f" ({variable} says so)" if variable and os.environ[variable].rstrip("/") == endpoint.rstrip("/") else ""
-    return f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{by}"
+    is_it = variable and os.environ[variable].rstrip("/") == endpoint.rstrip("/")
+    return f" ({variable} says so)" if is_it else ""
 
 
 def lacks_checksum(error: BaseException | None) -> bool:

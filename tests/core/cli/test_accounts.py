@@ -12,7 +12,7 @@ from lakegc_core.cli import entry, opening
 from lakegc_core.marks.context import begin_mark, open_mark
 from lakegc_core.marks.json_files import encode
 from tests.core.cli.conftest import Desk
-from tests.support.lake import MIN_AGE, leave
+from tests.support.lake import MIN_AGE, NO_SPARK, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,3 +45,12 @@ def test_verify_ends_with_0_where_all_is_as_written_with_3_where_not_and_with_5_
     context.mark.store.delete_many([statement])
     assert entry.main(["verify", "lake", "m1", "--quiet"]) == 5
     assert "not everything can be checked" in capsys.readouterr().out
+
+
+def test_a_mark_that_there_is_not_is_told_before_spark_is_started(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "spark_of", NO_SPARK)
+    desk.repository()
+    assert entry.main(["verify", "lake", "nomark"]) == 1
+    assert "there is nothing to verify. lakegc marks lake lists the marks." in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 from lakegc_core.cli import main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
+from lakegc_core.copies import undo
 from lakegc_core.copies.backup import CopyResult, readable_place
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
@@ -102,3 +103,13 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
     screen = copy_screen(UNDONE, copy_report(UNDONE))
     assert "2 objects   20 B: they are back at their place" in screen and screen.endswith("\n  in s3://b/ns")
     assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
+
+
+def test_a_restore_of_a_mark_that_was_never_swept_ends_before_spark_is_started(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "spark_of", NO_SPARK)
+    monkeypatch.setattr(undo, "check_keeps", lambda _: None)  # a store that may keep something
+    desk.mark("m1", garbage=["data/a"])
+    assert main(["restore", "lake", "m1"]) == 1
+    assert "Mark m1 of lake was never swept: there is nothing to bring back." in capsys.readouterr().err

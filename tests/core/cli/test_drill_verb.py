@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from lakegc_core.cli import main, opening
 from lakegc_core.copies import drill as drilling
+from lakegc_core.copies.drill import Wanted
+from lakegc_core.errors import RefusedError
 from lakegc_core.marks import drills
 from lakegc_core.names import Json
+from lakegc_core.policy.guards import Verdict
 from tests.core.cli.conftest import Desk
 
 GONE: Json = {"address": "data/b", "size": 10, "sha256": "ab", "outcome": "missing", "problem": "failed: AccessDenied"}
@@ -71,3 +75,13 @@ def test_a_drill_that_is_not_over_is_ended_first_and_one_that_failed_says_what_t
     assert "bring back what is gone: lakegc restore lake m1 s3://spare/lake --path 'data/b'." in shown.err
     assert main(["drill", "lake", "--yes", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == REPORT
+
+
+@pytest.mark.parametrize(("guard", "stops"), [("neighbours", False), ("clocks", True)])
+def test_what_a_mark_knew_of_neighbours_stops_no_drill_because_its_sweep_asks_anew(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, guard: str, stops: bool
+) -> None:
+    context = desk.mark("m1", garbage=["data/a"])
+    monkeypatch.setattr(drilling, "judge", lambda *_, **__: [Verdict(guard, False, "ERROR", "as it was")])
+    with pytest.raises(RefusedError, match=guard) if stops else nullcontext():
+        drilling.check_guards(context, None, Wanted(2, 100))

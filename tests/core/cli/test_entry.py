@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from lakegc_core.cli.entry import parser
 from lakegc_core.cli.options import misspelt_variables
 from lakegc_core.cli.verbs import VERBS
 from lakegc_core.marks.context import RepositoryContext
+from tests.support.waiting import STARTS
 
 ROOT = Path(lakegc_core.__path__[0]).parent
 
@@ -242,3 +244,9 @@ def test_of_an_error_of_java_the_last_cause_is_told(last: str, expected: str) ->
     code, said = unread(f"raise RuntimeError({text!r})", ["marks", "lake"])
     assert code == 1 and said.startswith(f"lakegc: RuntimeError: {last}\n") and expected in said
     assert ("Please report" in said) == (expected == "Please report this.")
+
+
+def test_a_command_whose_output_was_closed_before_it_began_ends_as_usual() -> None:
+    command = f"{shlex.quote(sys.executable)} -m lakegc_core.cli --version >&- 2>&-; echo $?"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=STARTS, check=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -347,3 +347,11 @@ def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:
     for odd in ("{within: 0d}", "{ignore: old}", "{ignore: [1]}", "{strict: maybe}", "{days: 2}"):
         with pytest.raises(SettingsError, match="neighbours"):
             load(home, f"neighbours: {odd}")
+
+
+def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path) -> None:
+    """Else the backups of all repositories would lie in one folder of that name."""
+    with pytest.raises(SettingsError, match=r"\{repo\} stands for nothing; \{repository\} stands for the name"):
+        load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repo}'}]")
+    found = load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repository}'}]")
+    assert found.policy_for("lake").backup_to == "s3://spare/{repository}"

@@ -501,7 +501,9 @@ def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
     assert (warning.name, warning.severity) == ("neighbours", "WARN")
     for said in ("12 of the 15 other", "within 48h", "a (no complete mark)", "b (last marked", "and 10 more"):
         assert said in warning.description
-    assert "lakegc mark a" in warning.description and "ignore: [a]" in warning.description
+    assert "(lakegc mark a, …)" in warning.description and "ignore: [a, b, …]" in warning.description
+    all_named = evidence(expired_addresses={"neighbours": UNKNOWN | {"unknown": 2, "within": 2 * 86_400.0}})
+    assert "ignore: [a, b]}" in verdict("neighbours", all_named).description
 
 
 def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless_accepted() -> None:

@@ -47,4 +47,5 @@ def test_the_last_cause_is_said(text: str, expected: str) -> None:
 
 def test_what_a_machine_lacks_comes_with_what_to_do() -> None:
     assert "Make room" in advice(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert "Name a free one" in advice(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
     assert advice(KeyError("mark")) == ""

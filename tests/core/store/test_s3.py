@@ -135,6 +135,20 @@ def test_an_error_that_a_wrong_endpoint_may_cause_names_the_endpoint_and_the_var
     assert str(caught.value).endswith(f"check the name of the bucket, and the endpoint {server.endpoint}{by}")
 
 
+def test_an_endpoint_without_a_scheme_and_a_profile_that_there_is_not_are_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for each in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "127.0.0.1:9000")
+    plain = S3Config(bucket="lake", prefix="x", endpoint_url="127.0.0.1:9000")
+    with pytest.raises(SettingsError, match=r"Write the URL with http:// or https:// \(AWS_ENDPOINT_URL_S3 says so\)"):
+        plain.connect()
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    with pytest.raises(SettingsError, match=r"\(nope\) could not be found\. Correct AWS_PROFILE"):
+        replace(plain, endpoint_url=None).connect()
+
+
 LEAST = 5 << 20  # bytes: S3 takes no smaller parts, but for the last one
 
 
