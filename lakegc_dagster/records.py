@@ -72,6 +72,11 @@ def at_work(runs: list[dg.DagsterRun]) -> list[dg.DagsterRun]:
     return [run for run in runs if run.status != dg.DagsterRunStatus.QUEUED]
 
 
+def newest_by_repository(runs: list[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Of runs, newest first, the newest that is for each repository."""
+    return list({run.tags[REPOSITORY_TAG]: run for run in reversed(runs) if REPOSITORY_TAG in run.tags}.values())
+
+
 def cells_of(runs: list[dg.DagsterRun]) -> set[GcCell]:
     """The cells that runs are for."""
     tags = (run.tags for run in runs if {REPOSITORY_TAG, MARK_TAG} <= run.tags.keys())

@@ -272,8 +272,9 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
 
 @dataclass(frozen=True)
 class _Runs:
-    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `cells`: what
-    all of them are for. `asked`: the repositories whose sweep was asked for in the last day."""
+    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `cells`:
+    what those of the last day are for, and of older ones the newest at work on each repository. `asked`: the
+    repositories whose sweep was asked for in the last day."""
 
     busy: dict[str, str]
     at_work: dict[str, str]
@@ -285,7 +286,9 @@ class _Runs:
     def known(cls, instance: dg.DagsterInstance, options: LakegcConfig, day_ago: datetime) -> Self:
         recent, by_repository = records.unfinished(instance, options, since=day_ago), records.busy_repositories
         older, at_work = records.unfinished(instance, options, before=day_ago), records.at_work(recent)
-        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent + older)
+        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent)
+        # One that has been at work for long may be so still; others that seem so have died: a lease lets one work.
+        cells |= records.cells_of(records.newest_by_repository(records.at_work(older)))
         return cls(by_repository(recent), by_repository(at_work), cells, by_repository(older), asked)
 
 

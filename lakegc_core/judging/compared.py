@@ -11,10 +11,11 @@ from lakegc_core.judging.summary import Findings
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSING
+from lakegc_core.marks.json_files import read_sealed
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import files_of, is_accepted, over_at, plan_of, report_of, sweeps_of
-from lakegc_core.names import Outcome, Reason, Stage
+from lakegc_core.names import Json, Outcome, Reason, Stage
 from lakegc_core.policy.facts import NOTHING, Amount, Compared, ExpiredFacts, Previous
 from lakegc_core.policy.judgements import shrunk
 from lakegc_core.policy.safety import level_to_read
@@ -84,12 +85,18 @@ def _accepted_left(mark: MarkArtifacts) -> Amount:
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
         # Where a sweep was closed, nobody asked the guards again.
-        told = plan_of(mark.store, mark.folder, number) if report.get("closed") else report
+        told = _as_begun(mark, number) if report.get("closed") else report
         if _accepts_much(told):
-            gap = level_to_read(report["counted"]["safety"]).gap
+            gap = level_to_read(told["counted"]["safety"]).gap
             left = ready_at(facts, next_sweep(facts, told["judged_at"], gap), gap)
         gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
     return left - gone
+
+
+def _as_begun(mark: MarkArtifacts, number: int) -> Json:
+    """The plan of a sweep, as it was sealed. MarkError if it was changed since."""
+    key, expired = f"{mark.folder}/sweeps/{number}/plan.json", mark.require(Stage.EXPIRED_ADDRESSES)
+    return read_sealed(mark.store, key, f"{key} was changed", mark_digest=expired.digest) or {}
 
 
 def _accepts_much(told: Mapping[str, Any]) -> bool:

@@ -231,6 +231,7 @@ class _Sweep:
         more = {
             "guards": [asdict(each) for each in self.verdicts],
             "judged_at": self.judged_at,
+            "counted": self.context.header.choices(),
             "look_began_at": plan.look.began_at,
             "only": self.only.name if self.only else None,
             "budget": self.budget.as_json(),
@@ -243,7 +244,8 @@ class _Sweep:
         """Keep what a person accepted, once the sweep has looked or has nothing to look for. A word for a drill counts
         for that alone."""
         if not (self.dry_run or isinstance(self.only, Chosen)):
-            remember_accepted(self.context, self.verdicts, of_mark=self.only is None)
+            only = self.record.plan().get("only") if self.record.is_begun else self.only
+            remember_accepted(self.context, self.verdicts, of_mark=only is None)
 
     def _tell_lakefs(self) -> None:
         """Write lakeFS's own report of what is about to go. What a drill deletes comes back, and is in none."""

@@ -420,16 +420,37 @@ def test_a_run_at_work_hides_no_sweeps_that_fail_for_days_but_of_the_mark_that_i
     assert not any("gamma" in each for each in said), "this one may come to its end"
 
 
-def test_a_sweep_that_runs_for_days_is_none_that_failed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKEGC_NOW", str(time.time() + 4 * DAY))  # runs are created by the real clock
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("one runs", ""),
+        ("two have begun", "(sweeps that failed or were refused: 1)"),  # the lease lets the last one work alone
+        ("one waits in the queue", "(marks that guards stopped: 1)"),
+    ],
+)
+def test_a_sweep_that_runs_for_days_is_none_that_failed_and_those_that_died_or_wait_are(
+    site: Site, monkeypatch: pytest.MonkeyPatch, case: str, said: str
+) -> None:
+    then, now = time.time(), time.time() + 4 * DAY  # runs are created by the real clock
+    monkeypatch.setenv("LAKEGC_NOW", str(now))
     site.create("alpha")
     site.configure("  - {match: '*', sweep: true}\n")
-    site.says_marked("alpha", "m1", started=time.time(), ready=time.time())
-    (asked,) = site.tick("sweep_confirmed").requests
-    tags = {**asked.tags, "dagster/partition/repository": "alpha", "dagster/partition/mark_id": "m1"}
-    job = site.defs.resolve_job_def("gc_sweep")
-    site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-    assert "nothing was swept" not in failure_of(site.run("gc_watch"), "watch")
+    waits = case == "one waits in the queue"
+    for number in range(2 if case == "two have begun" else 1):
+        mark_id = f"m{number}"
+        stopped_by = "clocks" if waits else ""
+        site.says_marked("alpha", mark_id, started=then + number, ready=then, stopped_by=stopped_by)
+        if waits:
+            site.queued("alpha", mark_id)
+            continue
+        (asked,) = site.tick("sweep_confirmed").requests
+        tags = {**asked.tags, "dagster/partition/repository": "alpha", "dagster/partition/mark_id": mark_id}
+        job = site.defs.resolve_job_def("gc_sweep")
+        site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    site.says_marked("alpha", "m9", started=now, ready=now + DAY)
+    done = site.run("gc_watch")
+    assert done.success is not bool(said)
+    assert not said or f"for 4 days nothing was swept {said}" in failure_of(done, "watch")
 
 
 def test_a_mark_of_days_ago_that_needs_no_sweep_or_cannot_be_swept_yet_is_no_sweep_that_failed(site: Site) -> None:

@@ -239,10 +239,16 @@ def test_nobody_is_asked_about_a_mark_that_found_nothing(desk: Desk, monkeypatch
     monkeypatch.setattr(marking, "ask", lambda question: pytest.fail(question))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(opening, "spark_of", lambda *_, **__: None)
-    swept = SweepResult("lake", "m1", 0, {"deleted": 0}, 0, 0, 0.1, None, versioned=False, price=None)
-    monkeypatch.setattr(pipeline, "sweep", lambda *_, **__: swept)
+    given = list[Mapping[str, Any]]()
+
+    def sweep(*_: Any, **more: Any) -> SweepResult:
+        given.append(more["accepted"])
+        return SweepResult("lake", "m1", 0, {"deleted": 0}, 0, 0, 0.1, None, versioned=False, price=None)
+
+    monkeypatch.setattr(pipeline, "sweep", sweep)
     desk.mark("m1", sound=True)
-    assert main(["sweep", "lake", "m1", "--quiet"]) == 0
+    assert main(["sweep", "lake", "m1", "--quiet", "--accept", "shrink", "--because", "a clean-up"]) == 0
+    assert given == [{"shrink": "a clean-up"}]
 
 
 @pytest.mark.parametrize("then", ["an object is left", "a sweep broke off"])

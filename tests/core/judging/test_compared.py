@@ -16,7 +16,7 @@ from lakegc_core import pipeline
 from lakegc_core.judging.compared import accepted_before, previous_of
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.marks.findings import KEPT
-from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.sweeps import accept, is_accepted
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
@@ -153,14 +153,15 @@ def test_what_was_accepted_counts_too_once_its_sweep_broke_off_and_was_closed(ma
     mark, many = made("m1", 0), Amount(1_000, 1_000)
     swept(mark, deleted=40, because="the first collection")
     report = mark.mark.store.read(f"{mark.mark.folder}/sweeps/1/report.json")
-    told = json.loads(report)
-    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/plan.json", encode(told))
-    mark.mark.store.write(
-        f"{mark.mark.folder}/sweeps/1/report.json", encode(told | {"closed": True, "guards": [], "judged_at": 9e9})
-    )
+    told = json.loads(report) | {"mark_digest": mark.mark.require(Stage.EXPIRED_ADDRESSES).digest}
+    plan, closed = f"{mark.mark.folder}/sweeps/1/plan.json", {"closed": True, "guards": [], "judged_at": 9e9}
+    closed["counted"] = {"safety": "none"}
+    mark.mark.store.write(plan, encode(sealed(told)))
+    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/report.json", encode(told | closed))
     assert accepted_before(made("none", 0.1, stages=0), many) == Amount(60, 60)
-    mark.mark.store.write(f"{mark.mark.folder}/sweeps/1/plan.json", b"{}")
-    assert accepted_before(made("none2", 0.2, stages=0), many) == NOTHING, "nobody can tell"
+    for number, changed in enumerate((b"{}", encode(sealed(told) | {"judged_at": 9.0}))):
+        mark.mark.store.write(plan, changed)
+        assert accepted_before(made(f"none{number}", 0.2, stages=0), many) == NOTHING, "nobody can tell"
 
 
 def test_nothing_counts_as_accepted_after_the_sweep_of_an_older_mark_or_under_a_report_that_was_replaced(
