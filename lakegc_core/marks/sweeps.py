@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -23,9 +23,6 @@ from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Json, Outcome, Stage
 from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.parts import list_parts, read_part
-
-if TYPE_CHECKING:
-    pass
 
 STOPPED = "stopped.json"
 """The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""

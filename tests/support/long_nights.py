@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakegc_core import pipeline
 from lakegc_core.errors import RefusedError
@@ -28,9 +28,6 @@ from tests.support.histories import BRANCHES, Step
 from tests.support.long_town import LongTown
 from tests.support.night_books import Books
 from tests.support.towns import DAY, HOUR, SAFE, Crash, Meddling
-
-if TYPE_CHECKING:
-    pass
 
 LOG = logging.getLogger(__name__)
 SEVERAL = 6  # histories of users side by side, new ones every week

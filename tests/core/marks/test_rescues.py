@@ -22,11 +22,6 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalConfig(str(tmp_path)).connect()
-
-
-@pytest.fixture
 def context(tmp_path: Path) -> Any:
     return SimpleNamespace(workspace=LocalConfig(str(tmp_path)), home="home")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,16 +13,6 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks import sweeps
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.local import LocalConfig, LocalStore
-
-if TYPE_CHECKING:
-    pass
-
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalConfig(str(tmp_path)).connect()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,6 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables import key_scan
 from lakegc_core.tables.key_scan import Filter, Sieve, Source, Wanted
 from lakegc_core.tables.parts import Part, PartWriter
-
-if TYPE_CHECKING:
-    pass
 
 HASHES = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False)])
