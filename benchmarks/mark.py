@@ -87,10 +87,12 @@ CASES = {
 }
 CASES["docs-one-size"] = replace(CASES["docs"], length=48)
 CASES["standalone-one-size"] = replace(CASES["standalone"], length=64)
+CASES["million-one-size"] = replace(CASES["million"], length=48)
+CASES["million-one-size-of-1000"] = replace(CASES["million-one-size"], branches=1_000)
 CASES["answers"] = replace(CASES["design"], staged=100_000, lean=False, added_every=100)
 """Of lakeFS's documentation, a repository of which 40 of 100 branches are deleted, a million objects of many commits,
 and the case for which lakeFS's collector was designed; `answers` is as large, with the files of its old commits. In
-`…-one-size`, as in the cases in truth, sizes do not tell objects apart, and contents do."""
+`…-one-size`, as in the cases in truth, sizes do not tell objects apart, and contents do; `…-of-1000` are branches."""
 
 _STAGES = {
     "namespace_listing": "listing",

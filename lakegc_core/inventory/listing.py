@@ -30,7 +30,7 @@ from lakegc_core.inventory.carried import (
     unit_of,
     write_gone,
 )
-from lakegc_core.inventory.shards import ShardReading, add_counts, add_to
+from lakegc_core.inventory.shards import ShardReading, add_counts
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
 from lakegc_core.marks.layers import LITTLE, Basis, choose, listed_before
 from lakegc_core.marks.stage_run import StageOutput
@@ -49,6 +49,14 @@ if TYPE_CHECKING:
 
 _NESTED = "^data/(.*/)?_lakefs/"  # metadata of another repository below data/: its data lies among ours
 _PROBE = "dummy"  # that servers of long ago left at the root when a repository was created
+_SHARDS = "shards"  # what tasks saw of units in shards: a row for each unit and task
+_SHARDS_SCHEMA = pa.schema(
+    [
+        UNITS_SCHEMA.field("unit"),
+        *(UNITS_SCHEMA.field(name) for name in COUNTS),
+        pa.field("seen", pa.bool_(), nullable=False),  # carried, so that nothing of it was listed
+    ]
+)
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
 _FOLDERS_HERE, _THREADS = 1_000, 4  # of little work
 
@@ -82,9 +90,9 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
     context.say(f"{Stage.NAMESPACE_LISTING}: {_said(anew, units)} to list ({how})")
     work = _FolderListing(listing, frozenset(unit for unit in carried if unit.startswith(SHARDED)))
     results = _run(spark, context, anew, work)
-    found = parts_of(results, [Stage.NAMESPACE_LISTING, UNITS])
+    found = parts_of(results, [Stage.NAMESPACE_LISTING, UNITS, _SHARDS])
     parts += found[Stage.NAMESPACE_LISTING]
-    sharded, seen = _of_shards(results)
+    sharded, seen = _of_shards(listing.out.dataset(_SHARDS, found[_SHARDS], _SHARDS_SCHEMA))
     carried = {unit: row for unit, row in carried.items() if not unit.startswith(SHARDED) or unit in seen}
     carried_rows = listing.out.dataset(UNITS, listing.write_units(carried.values()), UNITS_SCHEMA)
     # Rows of the root, of data/ and of the slices in shards. Counts of the root and of data/ stay 0: their objects are
@@ -159,14 +167,14 @@ def _said(anew: list[str], units: list[str]) -> str:
     return f"{plain}, and what changed in {shards:,} shards" if shards else plain
 
 
-def _of_shards(results: Iterable[Json]) -> tuple[dict[str, dict[str, int]], set[str]]:
-    """Of units in shards: the counts of what was listed of each, and the carried ones that were seen."""
+def _of_shards(rows: Dataset) -> tuple[dict[str, dict[str, int]], set[str]]:
+    """Of units in shards: the counts of what was listed of each, and the carried ones that were seen. Part by part:
+    each task may have a row of each unit."""
     counts: dict[str, dict[str, int]] = {}
     seen: set[str] = set()
-    for result in results:
-        if "unit" in result:
-            add_to(counts, result["unit"], result)
-        seen.update(result.get("seen", ()))
+    for batch in rows.batches():
+        seen.update(batch.filter(batch["seen"])["unit"].to_pylist())
+        add_counts(counts, pa.Table.from_batches([batch.filter(pc.invert(batch["seen"]))]))
     return counts, seen
 
 
@@ -249,7 +257,7 @@ class _FolderListing:
     carried: frozenset[str]
 
     def run(self, folders: list[str]) -> Iterator[Json]:
-        """List folders one after the other, into parts. Yields also the counts and the carried units of shards."""
+        """List folders one after the other, into parts, and write what was seen of units in shards."""
         writer, store = self.listing.writer(), connect(self.listing.data)
         shards = ShardReading(store, self.carried)
         listed: list[Json] = []
@@ -266,8 +274,11 @@ class _FolderListing:
             listed.append(self.listing.listed(folder, whole))
         yield from part_results(Stage.NAMESPACE_LISTING, writer.close())
         yield from part_results(UNITS, self.listing.write_units(listed))
-        yield from ({"unit": unit, **each} for unit, each in counts.items())
-        yield {"seen": sorted(shards.seen)}
+        in_shards = [{"unit": unit, **each, "seen": False} for unit, each in counts.items()]
+        in_shards += [{"unit": unit, **dict.fromkeys(COUNTS, 0), "seen": True} for unit in sorted(shards.seen)]
+        if in_shards:
+            rows = pa.RecordBatch.from_pylist(in_shards, schema=_SHARDS_SCHEMA)
+            yield from self.listing.out.results(_SHARDS, rows, _SHARDS_SCHEMA)
 
 
 def _sums(table: pa.Table) -> Mapping[str, int]:

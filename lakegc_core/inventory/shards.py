@@ -6,7 +6,7 @@ A shard is descended only if slices of it may be carried; else it is listed as a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import pyarrow as pa
@@ -82,11 +82,6 @@ def add_counts(counts: dict[str, dict[str, int]], rows: pa.Table) -> None:
     """Add rows to the counts of their units. `rows`: column unit, and those of COUNTS for each object."""
     summed = rows.group_by("unit").aggregate([(name, "sum") for name in COUNTS])
     for row in summed.to_pylist():
-        add_to(counts, row["unit"], {name: row[f"{name}_sum"] for name in COUNTS})
-
-
-def add_to(counts: dict[str, dict[str, int]], unit: str, more: Mapping[str, int]) -> None:
-    """Add to the counts of one unit."""
-    known = counts.setdefault(unit, dict.fromkeys(COUNTS, 0))
-    for name in COUNTS:
-        known[name] += more[name]
+        known = counts.setdefault(row["unit"], dict.fromkeys(COUNTS, 0))
+        for name in COUNTS:
+            known[name] += row[f"{name}_sum"]

@@ -63,6 +63,9 @@ COLUMNS = {
     MISSED: ("address",),
 }
 
+ONCE = {NEW: ("hash", "asks", "exact", "size")}
+"""Columns that two rows of a kind share if one of them is enough. Entries of one address may claim several sizes."""
+
 
 def address_rows(kind: int, units: Units, listed_from: float, rows: pa.RecordBatch) -> Mapping[str, Any]:
     """Turn rows of one kind into what they say of an address."""

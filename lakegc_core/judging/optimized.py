@@ -33,6 +33,7 @@ from lakegc_core.judging.address_rows import (
     MISSED,
     NEW,
     OBJECT_FIELDS,
+    ONCE,
     ROWS,
     SOUGHT_SCHEMA,
     STAGED,
@@ -131,7 +132,7 @@ class ChangedAddresses:
             feed
             for kind, dataset in changes
             for feed in dataset.feeds(
-                *COLUMNS[kind], make=partial(address_rows, kind, units, self.listed_from), once=kind == NEW
+                *COLUMNS[kind], make=partial(address_rows, kind, units, self.listed_from), once=ONCE.get(kind, ())
             )
         ]
         sought = Wanted(tuple(source for _, dataset in changes for source in dataset.sources))
@@ -143,7 +144,7 @@ class ChangedAddresses:
             kind = IN_RANGE if layer is self.own else IN_RANGE_BEFORE
             make = partial(index_rows, kind, layer.mark_id, held, sought)
             hashes = layer.dataset(Stage.COMMITTED_ADDRESSES, INDEX_SCHEMA, INDEX)
-            index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=True)
+            index += hashes.feeds("range_id", "hash", make=make, repeated=("range_id",), once=("hash",))
         # An estimate: each sought row meets about one index row, and the sieve lets a share of the others through.
         rows = 2 * sought.rows + int(rows_in(index) * Sieve.share(sought.rows))
         if rows_in(index) > _INDEX_ROWS and few(rows):  # the few rows that count, in parts that all workers can read

@@ -23,4 +23,4 @@ class MetadataFiles:
 
     def read(self, identifier: str) -> bytes:
         """The bytes of a range or metarange. ObjectNotFoundError if it is absent."""
-        return connect(self.data).read(self.key(identifier))
+        return connect(self.data).read_there(self.key(identifier))

@@ -24,7 +24,7 @@ _OLDEST = 17
 _OLDEST_WITH_CACHE = 25
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _QUICK = "-XX:TieredStopAtLevel=1"
-_SMALL = ("-XX:+UseSerialGC", "-XX:InitialHeapSize=64m")
+_SMALL = ("-XX:+UseSerialGC", "-XX:InitialHeapSize=64m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
 _TOLD_BY = (_OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _LAUNCHER_OPTIONS = f"{_QUICK} -XX:+UseSerialGC"  # it lives for half a second
 _QUIET = "-XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"  # stdout is for results alone

@@ -31,6 +31,7 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 _DAEMON = "spark.python.daemon.module"
 _SPECULATION = "spark.speculation"
+_SMALL_PAGE = "2m"  # Spark's own page, up to 64 MB, is taken by each join and each sort, however few rows they have
 _DEFAULTS = {
     "spark.app.name": "lakegc",
     "spark.ui.enabled": "false",
@@ -74,7 +75,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         if master:
             prepare_environment(master, quick=quick and not told)
         builder = SparkSession.builder.master(master) if master else SparkSession.builder
-    for key, value in (_defaults(master, forks=forks) | own).items():
+    for key, value in (_defaults(master, forks=forks, quick=quick) | own).items():
         builder = builder.config(key, value)
     with _interrupted_later(), _refused_master(master):
         started = builder.getOrCreate()
@@ -83,8 +84,9 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
     return started
 
 
-def _defaults(master: str, *, forks: bool) -> dict[str, str]:
-    """lakegc's own settings for a master; an empty one is somebody else's. `forks`: of its tasks, see `preload`."""
+def _defaults(master: str, *, forks: bool, quick: bool) -> dict[str, str]:
+    """lakegc's own settings for a master; an empty one is somebody else's. `forks`: of its tasks, see `preload`.
+    `quick`: for little work."""
     if master.startswith(CONNECT):
         return {key: value for key, value in _DEFAULTS.items() if key.startswith("spark.sql.")}
     if not master.startswith("local"):
@@ -97,6 +99,7 @@ def _defaults(master: str, *, forks: bool) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
         **({_DAEMON: preload.__name__} if forks else {}),
+        **({"spark.buffer.pageSize": _SMALL_PAGE} if quick else {}),
     }
 
 

@@ -143,6 +143,9 @@ class Store(Protocol):
     def read(self, key: str) -> bytes:
         """The whole object; its length is checked against what the store announced. ObjectNotFoundError if absent."""
 
+    def read_there(self, key: str) -> bytes:
+        """`read`, of an object that is sure to be there: a store may have a way for it that costs less."""
+
     def write(self, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
         """Write the object and return its ETag. PreconditionFailedError if a condition does not hold."""
 

@@ -79,7 +79,7 @@ class Dataset:
         make: Make = columns_of,
         repeated: Sequence[str] = (),
         within: Callable[[], tuple[str, Sequence[str]]] | None = None,
-        once: bool = False,
+        once: tuple[str, ...] = (),
     ) -> list[Feed]:
         """The parts to be read for `gather` and `joins`; see `Feed`. No columns: all."""
         names = columns or tuple(self.schema.names)

@@ -44,8 +44,8 @@ class Feed:
     """A part to be read. `make` turns its rows into columns of the schema by name; those that are not named are null.
     `columns`: those of the part that are read; `repeated`, and the result of `within`: see `read_part`.
 
-    `once`: drop most repetitions of rows with equal `hash` and `asks` (a boolean column of the schema; null counts as
-    False). An address lies in every version of its range, however many there are.
+    `once`: drop most repetitions of rows that are equal in these columns of the schema; empty: none. An address lies in
+    every version of its range, however many there are.
     """
 
     source: Source
@@ -53,7 +53,7 @@ class Feed:
     make: Make
     repeated: tuple[str, ...] = ()
     within: Callable[[], tuple[str, Sequence[str]]] | None = None
-    once: bool = False
+    once: tuple[str, ...] = ()
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows of the part."""
@@ -177,7 +177,7 @@ def rows_of_feeds(
 def _rows(feeds: Sequence[Feed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for feed in feeds:
         rows = (_shaped(feed.make(found), schema) for found in feed.read())
-        yield from once(rows, schema) if feed.once else rows
+        yield from once(rows, schema, feed.once) if feed.once else rows
 
 
 _held: dict[str, pa.Table] = {}  # a cache: all rows of one gathering at a time, by its name
@@ -199,27 +199,23 @@ def since_last(rows: pa.Table, flag: str, key: str) -> pa.Table:
     return rows.filter(pc.and_not(pc.fill_null(is_later, True), rows[flag].combine_chunks()))
 
 
-def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows without most repetitions: those are found among some batches at a time."""
+def once(batches: Iterator[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows without most of those that are equal in these columns: they are found among some batches at a time."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS_TOGETHER:
-            yield from _distinct(waiting, schema)
+            yield from _distinct(pa.Table.from_batches(waiting, schema), columns)
             waiting, rows = [], 0
-    yield from _distinct(waiting, schema)
+    yield from _distinct(pa.Table.from_batches(waiting, schema), columns)
 
 
-def _distinct(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    table = pa.Table.from_batches(batches, schema)
-    hashes = table["hash"].to_numpy()
-    asks = pc.fill_null(table["asks"], False).to_numpy()
-    numbers = [
-        rows[np.unique(hashes[rows], return_index=True)[1]] for rows in (np.flatnonzero(asks), np.flatnonzero(~asks))
-    ]
-    yield from table.take(pa.array(np.concatenate(numbers))).to_batches(max_chunksize=_BATCH)
+def _distinct(table: pa.Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    numbered = table.select(columns).append_column("number", pa.array(np.arange(len(table))))
+    first = numbered.group_by(list(columns), use_threads=False).aggregate([("number", "min")])["number_min"]
+    yield from table.take(first).to_batches(max_chunksize=_BATCH)
 
 
 def _shaped(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -214,7 +214,7 @@ def read_part(
     `repeated`: columns of few values, which come as dictionaries: much quicker where few rows are looked at.
     """
     key = f"{folder}/{part.name}"
-    data = connect(config).read(key)
+    data = connect(config).read_there(key)
     if len(data) != part.bytes or hashlib.sha256(data).hexdigest() != part.sha256:
         raise CorruptFileError(
             f"{key} is not the file that its manifest names (another length or SHA-256). "

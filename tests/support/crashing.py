@@ -183,6 +183,9 @@ class MortalStore:
     def read(self, key: str) -> bytes:
         return self._alive().read(key)
 
+    def read_there(self, key: str) -> bytes:
+        return self._alive().read_there(key)
+
     def head(self, key: str) -> ObjectInfo:
         return self._alive().head(key)
 

@@ -52,8 +52,8 @@ def effective_rules(records: Sequence[RulesRecord], now: float, memory: timedelt
 
 
 def remember(context: MarkContext, rules: Rules | None) -> tuple[Rules | None, int]:
-    """Record the rules in force if they are new. Returns the rules to judge by, and the number of rules that they
-    unite."""
+    """Record the rules in force if they are new. Returns the rules to judge by, and the number of records of
+    rules that there are."""
     now = clock.now().timestamp()
     records = _read(context, now)
     if not records or records[-1].rules != rules:

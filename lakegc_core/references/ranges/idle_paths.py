@@ -75,8 +75,12 @@ class _Search:
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             some = list(itertools.islice(within, 1))  # the first head shows most of what there is
             while some and left:
-                for metarange_id, data in zip(some, pool.map(self.files.read, some), strict=True):
-                    self._look(graveler.read_metarange(data, expected_id=metarange_id), left, seen, untold)
+                try:
+                    for metarange_id, data in zip(some, pool.map(self.files.read, some), strict=True):
+                        self._look(graveler.read_metarange(data, expected_id=metarange_id), left, seen, untold)
+                except (ObjectNotFoundError, CorruptFileError):  # lost: whoever needs what it holds says so
+                    untold |= left.keys()
+                    break
                 some = list(itertools.islice(within, _AT_A_TIME))
         if left and next(metaranges, None) is not None:
             untold |= left.keys()

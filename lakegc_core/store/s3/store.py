@@ -55,7 +55,7 @@ from lakegc_core.store.s3.access import (
 )
 from lakegc_core.store.s3.bucket import DIRECTORY_BUCKET, Bucket
 from lakegc_core.store.s3.deletes import ObjectDeletes
-from lakegc_core.store.s3.quick_heads import QuickHeads
+from lakegc_core.store.s3.quick import QuickWay
 from lakegc_core.store.s3.settings import settings_of
 from lakegc_core.store.s3.undelete import undelete
 from lakegc_core.store.s3.versions import VersionDeletes
@@ -138,7 +138,7 @@ class S3Store(RemoteStore):
         self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, self.client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
         self._deletes = deletes(self._bucket, access.deleting)
-        self._quick = QuickHeads(self._bucket, access, config.connect_timeout, config.read_timeout)
+        self._quick = QuickWay(self._bucket, access, config.connect_timeout, config.read_timeout)
         self.deletes: Deletes = self._deletes.best
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:
@@ -168,6 +168,9 @@ class S3Store(RemoteStore):
             check_whole(announced, len(body), key, self.root)
             return body
         raise AssertionError("max_attempts is at least 1")
+
+    def _quick_read(self, key: str, turn: Turn) -> bytes | None:
+        return self._quick.read(key, turn)
 
     def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         sent = {"Key": self._base + key, "Body": data, **self._encryption}

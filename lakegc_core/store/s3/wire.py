@@ -1,7 +1,7 @@
-"""HEAD over HTTP/1.1 on connections that are kept: a message out, the head of an answer in, and no doubt about whose.
+"""HEAD and GET over HTTP/1.1 on connections that are kept: a message out, an answer in, and no doubt about whose.
 
 Here: connections, and reading an answer strictly. Not here: what is asked, how it is signed, what an answer means
-(`quick_heads`). SDKs spend most of their time on things that HEAD does not need: bodies, events, models of answers.
+(`quick`). SDKs spend most of their time on things that neither needs: events, models of answers, streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 _STATUS = re.compile(r"HTTP/1\.1 ([2-5]\d\d)(?: .*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_END, _MOST = b"\r\n\r\n", 1 << 16  # bytes of an answer
+_END, _MOST = b"\r\n\r\n", 1 << 16  # bytes of the head of an answer
+_PIECE = 1 << 20  # bytes of a body that are received at once
 
 
 class NoAnswerError(Exception):
@@ -24,10 +25,12 @@ class NoAnswerError(Exception):
 
 
 class Answer(NamedTuple):
-    """The head of an answer. `headers`: by name in lower case; values of a repeated name are joined by ", "."""
+    """An answer. `headers`: by name in lower case; values of a repeated name are joined by ", ". `body`: of a GET that
+    is answered by 200, whole."""
 
     status: int
     headers: dict[str, str]
+    body: bytes = b""
 
 
 class Wire:
@@ -41,16 +44,18 @@ class Wire:
         self._idle: deque[socket.socket] = deque()  # the last one used is taken first
         weakref.finalize(self, _close, self._idle)
 
-    def head(self, message: bytes) -> Answer:
-        """The answer to this whole request, a HEAD. NoAnswerError or OSError if there is none."""
+    def ask(self, message: bytes) -> Answer:
+        """The answer to this whole request, a HEAD or a GET. NoAnswerError or OSError if there is none."""
         connection = self._connection()
         try:
             connection.sendall(message)
-            answer = _read(connection)
+            answer = _read(connection, has_body=message.startswith(b"GET "))
         except BaseException:
             connection.close()  # what it still brings would be taken for the next answer
             raise
-        if answer.headers.get("connection", "").lower() == "close" or "date" not in answer.headers:
+        if answer.status != 200 or answer.headers.get("connection", "").lower() == "close":
+            connection.close()  # a body of words, which a GET leaves unread; or the server closes it
+        elif "date" not in answer.headers:
             connection.close()  # every server dates its answers: this may be the body of one, and its own still comes
         else:
             self._idle.append(connection)
@@ -85,7 +90,7 @@ def _has_something(connection: socket.socket) -> bool:
     return bool(poll.poll(0)) or (isinstance(connection, ssl.SSLSocket) and connection.pending() > 0)
 
 
-def _read(connection: socket.socket) -> Answer:
+def _read(connection: socket.socket, *, has_body: bool) -> Answer:
     received = b""
     while _END not in received:
         more = connection.recv(_MOST)
@@ -95,8 +100,8 @@ def _read(connection: socket.socket) -> Answer:
     head, _, rest = received.partition(_END)
     first, *lines = head.decode("latin-1").split("\r\n")
     status = _STATUS.fullmatch(first)
-    if rest or not status:
-        raise NoAnswerError("no answer to HEAD in HTTP/1.1")
+    if not status or (rest and not has_body):
+        raise NoAnswerError("no answer in HTTP/1.1, or a body that HEAD does not have")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -104,7 +109,24 @@ def _read(connection: socket.socket) -> Answer:
             raise NoAnswerError("a header that cannot be read")
         name, value = name.lower(), value.strip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Answer(int(status[1]), headers)
+    answer = Answer(int(status[1]), headers)
+    return answer._replace(body=_body(connection, headers, rest)) if has_body and answer.status == 200 else answer
+
+
+def _body(connection: socket.socket, headers: dict[str, str], begun: bytes) -> bytes:
+    """A body as long as the headers announce. `begun`: what came of it with the head."""
+    length = headers.get("content-length", "")
+    if not (length.isascii() and length.isdecimal()) or "transfer-encoding" in headers:
+        raise NoAnswerError("it does not say how long it is")
+    pieces, missing = [begun], int(length) - len(begun)
+    while missing > 0:
+        pieces.append(connection.recv(min(missing, _PIECE)))
+        if not pieces[-1]:
+            raise NoAnswerError("it breaks off")
+        missing -= len(pieces[-1])
+    if missing:
+        raise NoAnswerError("it is longer than it says")
+    return b"".join(pieces)
 
 
 def _close(connections: deque[socket.socket]) -> None:

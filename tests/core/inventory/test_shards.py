@@ -13,12 +13,15 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.inventory import carried as inventory
+from lakegc_core.inventory.carried import UNITS
+from lakegc_core.inventory.listing import _SHARDS, _SHARDS_SCHEMA, _FolderListing, _Listing, _of_shards
 from lakegc_core.inventory.shards import ShardReading, covering
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.marks.layers import all_layers
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.store.base import connect
+from lakegc_core.tables.parts import parts_of
 from lakegc_sandbox import Layout
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, leave, quick
 from tests.support.watching import WatchedConfig
@@ -133,6 +136,33 @@ def test_an_optimized_mark_of_a_sharded_namespace_lists_only_slices_that_can_hav
     known = [inventory.find(spark, all_layers(each)).as_frame().select("address").collect() for each in (second, twin)]
     assert sorted(known[0]) == sorted(known[1])
     assert len(known[0]) == facts["objects"] == twin.mark.require(STAGES[0]).facts["objects"] == 131
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_what_a_task_tells_the_driver_does_not_grow_with_the_slices_of_its_shards(
+    tmp_path: Path, carried: bool
+) -> None:
+    """Each shard holds each slice: the driver would hold as many rows as there are tasks, for each of them."""
+    with lake(tmp_path) as served:
+        repository = served.create("lake")
+        listing = _Listing.of(served.begin("lake", "m1"), 0.0)
+        told = []
+        for number in range(1, 65):
+            name = f"gqv3{number:03}{'0' * 13}"
+            leave(repository, f"data/!ab/c/{name}/{NAME}", 5)
+            units = (
+                frozenset(f"data/!/gqv3{each:03}{'0' * 13}/" for each in range(1, number + 1))
+                if carried
+                else frozenset()
+            )
+            if number in (1, 64):
+                told.append(list(_FolderListing(listing, units).run(["data/!ab/"])))
+        assert len(told[0]) == len(told[1])
+        assert all(len(str(row)) < 1_000 for row in told[1])
+        found = parts_of(told[1], [Stage.NAMESPACE_LISTING, UNITS, _SHARDS])[_SHARDS]
+        counts, seen = _of_shards(listing.out.dataset(_SHARDS, found, _SHARDS_SCHEMA))
+        assert len(seen) == (64 if carried else 0) and len(counts) == (0 if carried else 64)
+        assert all(each["objects"] == 1 and each["bytes"] for each in counts.values())
 
 
 def test_what_was_swept_of_a_sharded_namespace_is_not_known_any_more(

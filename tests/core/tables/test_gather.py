@@ -95,22 +95,24 @@ def test_rows_of_one_hash_meet_whatever_part_they_come_from(
     assert len({row["rows"] for row in found}) > 1 or partitions == 1 or here, "several tables"
 
 
-@pytest.mark.parametrize("together", [3, 1_000])
-def test_of_rows_that_say_the_same_few_are_passed_on_and_at_least_one(
+@pytest.mark.parametrize("together", [50, 1_000])
+def test_of_rows_that_are_equal_in_some_columns_few_are_passed_on_and_at_least_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(gathering, "_ROWS_TOGETHER", together)
     schema = pa.schema([*ROWS, pa.field("asks", pa.bool_())])
-    told = [(name, asks) for name in "abcab" * 4 for asks in (None, True, False)]
-    batches = (
+    told = [(name, asks, size) for name in "abcab" * 4 for asks in (None, True, False) for size in (None, 1, 2)]
+    batches = [
         pa.RecordBatch.from_pylist(
-            [{"kind": 0, "hash": ord(name), "name": name, "size": 1, "asks": asks}], schema=schema
+            [{"kind": 0, "hash": ord(name), "name": name, "size": size, "asks": asks}], schema=schema
         )
-        for name, asks in told
-    )
-    found = [(row["name"], bool(row["asks"])) for batch in once(batches, schema) for row in batch.to_pylist()]
-    assert set(found) == {(name, bool(asks)) for name, asks in told}
-    assert len(found) < len(told) and (together < 1_000 or len(found) == len(set(found)))
+        for name, asks, size in told
+    ]
+    for columns in (("hash",), ("hash", "asks"), ("hash", "asks", "size")):
+        rows = [row for batch in once(iter(batches), schema, columns) for row in batch.to_pylist()]
+        found = [tuple(row[each] for each in columns) for row in rows]
+        assert set(found) == {tuple(row[each] for each in columns) for batch in batches for row in batch.to_pylist()}
+        assert len(found) < len(told) and (together < 1_000 or len(found) == len(set(found)))
 
 
 def test_nothing_to_read_gives_no_rows(spark: SparkSession, tell: Decide) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakegc_core.names import Json, Stage
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges import idle_paths
 from tests.support.path_world import World
 
@@ -42,3 +46,23 @@ def test_of_a_hold_that_may_match_in_a_lost_range_nobody_can_tell(
     monkeypatch.setattr(idle_paths, "run_tasks", lambda spark, items, task, width: list(task(items[0])))
     found = idle_paths.idle_paths(spark, world.context, ["tables/3?", "tables/3*", "lgeal/**"])
     assert (found.idle, found.untold) == (("lgeal/**",), ("tables/3*", "tables/3?"))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1])])
+def test_of_a_hold_that_may_match_in_a_lost_metarange_nobody_can_tell(
+    spark: SparkSession, world: World, damage: Callable[[Path], Any]
+) -> None:
+    """This search needs nothing: the stage that does says what is lost, of which commit, and what to do."""
+    head = next(each["metarange_id"] for each in commits_of(world) if each["kept_by"].startswith("head"))
+    file = world.lake.files("lake") / "_lakefs" / head
+    whole = file.read_bytes()
+    damage(file)
+    try:
+        found = idle_paths.idle_paths(spark, world.context, ["tables/3?", "**/nothing"])
+    finally:
+        file.write_bytes(whole)
+    assert (found.idle, found.untold) == ((), ("**/nothing", "tables/3?"))
+
+
+def commits_of(world: World) -> list[Json]:
+    return [*world.context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA).dicts("metarange_id", "kept_by")]

@@ -176,6 +176,28 @@ def test_a_mark_finds_such_an_entry_in_a_commit_since_the_mark_below(lake: Lake)
     assert expired(context) == garbage
 
 
+@pytest.mark.safety
+def test_a_mark_finds_such_an_entry_also_beside_one_of_the_same_object_that_claims_its_size(lake: Lake) -> None:
+    """Whichever of them it reads first: an address lies in every version of its range."""
+    committed(lake, "one", 500)
+    marked(lake, "clean")
+    lake.wait(hours=1)
+    repository = lake.repository
+    for number in range(6):
+        content, liar = bytes(300 + number), f"liar-{number}"
+        first, again = (repository.place.qualify(lake.forgotten(content)) for _ in range(2))
+        for branch, size in ((f"honest-{number}", len(content)), (liar, 1)):
+            lake._make_branch(branch)
+            repository.stage(branch, branch, first, size=size, checksum=md5(content))
+            lake.commit(branch, days=0)
+        repository.stage(liar, liar, again, size=1, checksum=md5(content))
+        assert not repository.uncommitted(liar), "no dump names it"
+    garbage = forgotten(lake, 800)
+    context, report = marked(lake, "optimized")
+    assert report["run"]["rests_on"] == ["clean"]
+    assert expired(context) == garbage
+
+
 def imported(lake: Lake, branch: str, size: int, path: str = "a") -> None:
     """An entry at the head of a branch whose object lies in another bucket."""
     lake._make_branch(branch)

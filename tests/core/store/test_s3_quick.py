@@ -1,4 +1,4 @@
-"""The quick HEADs of S3: asked as boto3 asks, believed only where the answer is clear, and never instead of boto3."""
+"""The quick HEADs and GETs of S3: asked as boto3 asks, believed where the answer is clear, never instead of boto3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakegc_core.errors import IncompleteError, StoreError
+from lakegc_core.errors import IncompleteError, ObjectNotFoundError, StoreError
 from lakegc_core.store.base import PROBE_KEY, ObjectInfo, heads
 from lakegc_core.store.s3.store import S3Config, S3Store
 from tests.core.store.test_contract import ODD, STAGED
@@ -34,7 +34,7 @@ def lake() -> Iterator[Lake]:
 
 def is_quick(request: Request) -> bool:
     """boto3 numbers its requests."""
-    return request.method == "HEAD" and request.header("amz-sdk-invocation-id") is None
+    return request.method in ("HEAD", "GET") and request.header("amz-sdk-invocation-id") is None
 
 
 def quick(running: FakeS3) -> list[Request]:
@@ -68,6 +68,20 @@ def test_a_server_that_checks_signatures_answers_for_odd_keys_what_it_answers_bo
     assert heads(faulty_s3.store, keys) == wanted and all(each.digest for each in wanted)
     assert sum(map(is_quick, faulty_s3.proxy.requests)) == len(keys)
     assert len(faulty_s3.proxy.requests) == len(keys) + 1, "boto3 has shown how it asks"
+
+
+def test_a_server_that_checks_signatures_sends_what_lies_under_odd_keys(faulty_s3: Faulty) -> None:
+    keys = [key for name, key in ODD.items() if name not in ("double slash", "backslash", "trailing slash", "long")]
+    for key in keys:
+        faulty_s3.direct.write(key, key.encode() * 50_000)
+    assert [faulty_s3.store.read_there(key) for key in keys] == [key.encode() * 50_000 for key in keys]
+    assert [each.method for each in faulty_s3.proxy.requests if is_quick(each)] == ["GET"] * len(keys)
+    assert len(faulty_s3.proxy.requests) == len(keys) + 1, "boto3 has shown how it asks"
+
+
+def test_what_is_absent_boto3_says(faulty_s3: Faulty) -> None:
+    with pytest.raises(ObjectNotFoundError, match="GetObject of 'data/a': there is no such object"):
+        faulty_s3.store.read_there("data/a")
 
 
 def test_a_session_token_is_sent_and_signed(lake: Lake) -> None:
@@ -124,6 +138,30 @@ def test_what_is_not_clear_boto3_asks_again(lake: Lake, unclear: str) -> None:
 
     running.hook = hook
     assert [one(store), one(store)] == [known, known]
+    assert len(quick(running)) == 2
+    assert store._pace.window.cuts == 2 * (unclear == "too many"), "fewer at once where the store asks for that"
+
+
+UNCLEAR_TO_GET: dict[str, Callable[[Answer], Answer | None]] = {
+    name: UNCLEAR[name] for name in [*UNCLEAR][: [*UNCLEAR].index("a page of somebody")]
+} | {
+    "cut off": lambda answer: replace(answer, announced=5),
+}
+
+
+@pytest.mark.parametrize("unclear", UNCLEAR_TO_GET)
+def test_what_is_not_clearly_sent_boto3_reads_again(lake: Lake, unclear: str) -> None:
+    config, running = lake
+    store = config.connect()
+
+    def hook(request: Request, forward: Forward) -> Answer | None:
+        answer = forward(request)
+        if request.method != "GET" or not is_quick(request):
+            return answer
+        return UNCLEAR_TO_GET[unclear](replace(answer, body=b"not"))
+
+    running.hook = hook
+    assert [store.read_there("data/a"), store.read_there("data/a")] == [b"abc"] * 2
     assert len(quick(running)) == 2
     assert store._pace.window.cuts == 2 * (unclear == "too many"), "fewer at once where the store asks for that"
 
