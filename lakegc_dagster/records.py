@@ -251,8 +251,9 @@ def _complete(
 
 
 def _records(instance: dg.DagsterInstance, which: dg.AssetRecordsFilter) -> Iterator[dg.EventLogRecord]:
-    """All records of some materialisations, newest first."""
-    cursor, more = None, True
+    """All records of some materialisations, newest first. Of no partitions there are none: Dagster would take them for
+    all."""
+    cursor, more = None, which.asset_partitions != []
     while more:
         page = instance.fetch_materializations(which, limit=_PAGE, cursor=cursor)
         yield from page.records

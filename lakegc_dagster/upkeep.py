@@ -337,7 +337,11 @@ def _watch(options: LakegcConfig) -> Any:
         context.add_output_metadata(metadata)
         if problems or unswept:
             title = "These repositories missed their round, or their sweep"
-            raise _failed(title, unswept | problems, metadata, Symptom.ROUNDS_MISSED)
+            faults = {
+                name: ". ".join(each[name] for each in (problems, unswept) if name in each)
+                for name in problems | unswept
+            }
+            raise _failed(title, faults, metadata, Symptom.ROUNDS_MISSED)
 
     return watch
 

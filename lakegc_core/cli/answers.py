@@ -62,7 +62,9 @@ def _rules(given: Sequence[str]) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for each in given:
         name, _, days = each.rpartition("=")
-        if not name or name in found or not (days == NO_RULE or days.removeprefix("-").isdecimal()):
-            raise SettingsError(f"--rule {each} is no rule: write each rule once, as default=14 or BRANCH=30.")
+        if not name or name in found or not (days == NO_RULE or days.isdecimal()):
+            raise SettingsError(
+                f"--rule {each} is no rule: write each rule once, as default=14 or BRANCH=30, in whole days, 0 or more."
+            )
         found[name] = None if days == NO_RULE else int(days)
     return found

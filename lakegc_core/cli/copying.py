@@ -11,6 +11,7 @@ from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import CopyResult
 from lakegc_core.copies.transfer import Limits
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import open_mark
 from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
@@ -77,7 +78,6 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     }
     if result.is_undo:
         remarks |= {
-            "copied": f"{human_bytes(report['bytes'])}: they are back at their place",
             "missing": "neither quarantine nor the store keeps them",
             "different": "somebody else wrote or deleted them since: left as they are",
             "failed": "run the same command again",
@@ -85,6 +85,17 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     for outcome, count in report["outcomes"].items():
         if count or outcome == "copied":
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if result.is_undo:
+        lines.append(f"  {_back(report)}")
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
     lines += ["", f"  {'in' if result.verb == 'backup' or result.is_undo else 'from'} {report['place']}"]
     return "\n".join(lines)
+
+
+def _back(report: Json) -> str:
+    """How many of the objects of a restore are back at their place now, and since when."""
+    copied, there = (report["outcomes"].get(each, 0) for each in (COPIED, ALREADY_THERE))
+    back, every = copied + there, report["objects"]
+    told = f", {there:,} {'was' if there == 1 else 'were'} already there" if there else ""
+    of_all = f"all {every:,} are" if back == every else f"{back:,} of {every:,} {'is' if back == 1 else 'are'}"
+    return f"{copied:,} copied{told}: {of_all} back at their place"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lakegc_core import clock
 from lakegc_core.doctor.finding import Finding, Level, alarm, note, some, warning
+from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.elsewhere import may_refer
 from lakegc_core.marks.neighbours import Sighting, neighbours_of, sight_all, what_is_known
-from lakegc_core.policy.judgements import well_known
+from lakegc_core.policy.facts import ExpiredFacts
+from lakegc_core.policy.known_neighbours import forgotten, not_known
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.references.staged import lists_branches
 
@@ -19,21 +21,8 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
     neighbours = neighbours_of(context)
     places = ((each.name, each.namespace) for each in neighbours)
     found = [*shared(context.repository.id, context.namespace, places), *_spelling(context.namespace)]
-    wanted, now = context.settings.neighbours, clock.now().timestamp()
-    seen = list(sight_all(neighbours, now).values())
-    passed, sentence = well_known(what_is_known(seen, wanted, now))
-    if not passed:
-        found.append(
-            Finding(
-                "neighbours",
-                Level.ALARM if wanted.strict else Level.WARNING,
-                sentence,
-                "What another repository imported from here by address looks like garbage. "
-                + ("`neighbours: {strict: true}` stops every sweep until then." if wanted.strict else ""),
-                "Mark these repositories, or list those that import nothing in `neighbours: {ignore: […]}`.",
-            )
-        )
-    return [*found, *_referring(context.namespace, seen)]
+    seen = list(sight_all(neighbours, now := clock.now().timestamp()).values())
+    return [*found, *_unknown(context, seen, now), *_referring(context.namespace, seen)]
 
 
 def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -> Iterator[Finding]:
@@ -46,6 +35,18 @@ def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -
             "The data of one looks like garbage in the other. The guard `namespace` stops every sweep.",
             "Move one of them to a namespace of its own. Until then neither can be collected.",
         )
+
+
+def _unknown(context: RepositoryContext, seen: Sequence[Sighting], now: float) -> Iterator[Finding]:
+    """The finding that too little is known of other repositories: an alarm where that stops the next sweep."""
+    wanted, mark = context.settings.neighbours, newest_mark(context)
+    facts, of_mark = what_is_known(seen, wanted, now), mark.facts(ExpiredFacts).neighbours if mark else None
+    if wrong := not_known(facts, of_mark, strict=wanted.strict):
+        level = Level.ALARM if wanted.strict or forgotten(facts, of_mark) else Level.WARNING
+        stops = "This stops sweeps. " if level is Level.ALARM else ""
+        what, do = wrong
+        why = f"{stops}What another repository imported from here by address looks like garbage."
+        yield Finding("neighbours", level, what, why, do)
 
 
 def _spelling(namespace: Namespace) -> Iterator[Finding]:

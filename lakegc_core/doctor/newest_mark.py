@@ -15,7 +15,7 @@ from lakegc_core.marks.emptying import overdue
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
-from lakegc_core.policy.guards import BY_NAME
+from lakegc_core.policy.guards import BY_NAME, NEIGHBOURS
 from lakegc_core.policy.safety import FULL, level_to_read
 from lakegc_core.sweep.authorize import judge
 
@@ -102,6 +102,8 @@ def _age(context: MarkContext) -> Iterator[Finding]:
 
 def _guards(context: MarkContext) -> Iterator[Finding]:
     for verdict in judge(context):
+        if verdict.name == NEIGHBOURS:
+            continue  # `namespaces` asks anew, as a sweep does
         waits = context.policy.sweep and verdict.stops and BY_NAME[verdict.name].may_be_accepted
         level = _LEVELS.get(verdict.name, Level.WARNING if waits else None)
         if not verdict.passed and level is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, NeighbourFacts, OriginFacts
+from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, OriginFacts
 from lakegc_core.policy.holders import REPLACED
 
 FOLDERS = "^(?P<folder>(?:[^/]*/){0,2})"
@@ -101,15 +101,3 @@ def _never(origins: OriginFacts) -> str:
 def _day(moment: int) -> str:
     at = datetime.fromtimestamp(moment, UTC)
     return f"{at.day} {at:%B %Y}"
-
-
-def forgotten(facts: NeighbourFacts, of_mark: NeighbourFacts) -> str:
-    """A sentence on neighbours that have marks of which none reads, and of which the swept mark knew nothing either, as
-    after an upgrade of lakegc; "" if there are none."""
-    names = sorted({*facts.unread} - {*(of_mark.known or ())})
-    if not names:
-        return ""
-    return (
-        f" None of the marks of {names[0]} reads, and no mark here has noted what it imported: after an upgrade, mark "
-        f"all repositories before any is swept{f' ({len(names):,} are left)' if names[1:] else ''}."
-    )

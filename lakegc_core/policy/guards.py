@@ -26,13 +26,12 @@ from lakegc_core.policy.judgements import (
     live_in_listing,
     mark_age,
     namespace,
-    neighbours,
-    neighbours_stop,
     order,
     reads,
     rings,
     shrink,
 )
+from lakegc_core.policy.known_neighbours import neighbours, neighbours_stop
 from lakegc_core.policy.too_much import blast_radius
 
 Severity = Literal["ERROR", "WARN"]

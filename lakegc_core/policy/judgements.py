@@ -9,7 +9,7 @@ from lakegc_core.clock import duration, is_to_come, roughly
 from lakegc_core.names import STAGES, Reason
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
-from lakegc_core.policy.facts import Compared, NeighbourFacts, largest_skew
+from lakegc_core.policy.facts import Compared, largest_skew
 from lakegc_core.policy.safety import Level, may_lack
 
 Finding = tuple[bool, str]
@@ -280,43 +280,6 @@ def backup(evidence: Evidence) -> Finding:
         return False, f"The backup of this mark in {found.place} is not whole: {problem}. {how}"
     which = "All" if found.objects == wanted else f"Others stay: {found.objects:,} of"
     return True, f"{which} {wanted:,} objects are backed up in {found.place}."
-
-
-def neighbours(evidence: Evidence) -> Finding:
-    facts = evidence.neighbours if evidence.neighbours is not None else evidence.expired.neighbours
-    passed, description = well_known(facts)
-    if not passed and neighbours_stop(evidence):
-        told = causes.forgotten(facts, evidence.expired.neighbours)
-        told += "" if evidence.neighbours else " That is what the mark found; its sweep asks anew."
-        return False, f"{description}{told} {if_meant('neighbours')}"
-    return passed, description
-
-
-def neighbours_stop(evidence: Evidence) -> bool:
-    """True if a sweep must not go on without enough known of neighbours."""
-    of_mark = evidence.expired.neighbours
-    return evidence.neighbours_strict or bool(causes.forgotten(evidence.neighbours or of_mark, of_mark))
-
-
-def well_known(facts: NeighbourFacts) -> Finding:
-    """True if enough is known of the other repositories of the same lakeFS (see `marks.neighbours.facts_of`)."""
-    count, unknown, within = facts.repositories, facts.unknown, duration(timedelta(seconds=facts.within))
-    if not count:
-        return True, "No other repository is on this lakeFS."
-    if not unknown:
-        return True, (
-            f"Each of the other {count:,} repositories of this lakeFS was marked within {within}, or lakegc.yaml says "
-            "to ignore it."
-        )
-    shown = "; ".join(f"{name} ({why})" for name, why in facts.named)
-    more = f"; and {unknown - len(facts.named):,} more" if unknown > len(facts.named) else ""
-    names = [name for name, _ in facts.named] + (["…"] if more else [])
-    return False, (
-        f"{unknown:,} of the {count:,} other repositories of this lakeFS were not marked within {within}: {shown}"
-        f"{more}. If they have imported objects of this one by address, that is not known, and a sweep deletes what "
-        f"nothing refers to here. Mark them (lakegc mark {names[0]}{', …' if unknown > 1 else ''}), or name those that "
-        f"import nothing from here in lakegc.yaml: neighbours: {{ignore: [{', '.join(names)}]}}."
-    )
 
 
 def holds(evidence: Evidence) -> Finding:

@@ -15,6 +15,7 @@ from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import SettingsError
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.gcs import ENDPOINT_VARIABLE
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 
@@ -141,5 +142,5 @@ def _gcs(namespace: Namespace, endpoint: str | None) -> StoreConfig:
     return gcs.GCSConfig(
         bucket=namespace.authority,
         prefix=namespace.path,
-        endpoint_url=endpoint or os.environ.get("STORAGE_EMULATOR_HOST"),
+        endpoint_url=endpoint or os.environ.get(ENDPOINT_VARIABLE),
     )

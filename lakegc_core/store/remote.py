@@ -9,11 +9,12 @@ A key is `prefix + "/" + address`, or the address alone under an empty prefix: n
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -57,10 +58,30 @@ LOCKED = (
 )
 """Advice on an object that a store keeps by retention, immutability or a hold."""
 
+ENDPOINT = "the endpoint"
+"""The end of advice on an error that a wrong endpoint may cause."""
+
 NO_DATE = (
     "the store's answers bear no date, so that ages cannot be judged: let the store, or what stands between it and "
     "lakegc, send the header Date"
 )
+
+
+def with_endpoint(advice: str, endpoint: str, told: Mapping[str, str | None]) -> str:
+    """Advice for messages; if it ends in ENDPOINT, with the URL, without credentials, and the variable that says so, or
+    the setting that can say another. `told`: by variable, the endpoint that it names."""
+    if not advice.endswith(ENDPOINT):
+        return advice
+    parts, by = urlsplit(endpoint), said_by(endpoint, told) or " (`stores` in lakegc.yaml can name another)"
+    return f"{advice} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}{by}"
+
+
+def said_by(endpoint: str, told: Mapping[str, str | None]) -> str:
+    """The variable that says an endpoint, in words, if one does. `told`: as for `with_endpoint`; the first one that is
+    set counts."""
+    variable = next((name for name, url in told.items() if url), "")
+    is_it = variable and str(told[variable]).rstrip("/") == endpoint.rstrip("/")
+    return f" ({variable} says so)" if is_it else ""
 
 
 class RemoteStore(Store):

@@ -24,8 +24,8 @@ from lakegc_core.marks.backups import backed_up, backup_facts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import NEIGHBOURS
 from lakegc_core.names import SEEN_AGAIN, Outcome, Stage, see
-from lakegc_core.policy import causes, judgements
 from lakegc_core.policy.facts import NOTHING, Amount, ExpiredFacts
+from lakegc_core.policy.known_neighbours import forgotten, well_known
 from lakegc_core.policy.safety import LOOKS
 from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
@@ -267,11 +267,11 @@ class Planner:
     def _check_neighbours(self, look: Look) -> None:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
         not."""
-        is_known, said = judgements.well_known(look.facts.neighbours)
-        forgotten = causes.forgotten(look.facts.neighbours, self.context.mark.facts(ExpiredFacts).neighbours)
-        stops = self.context.settings.neighbours.strict or forgotten
-        if not is_known and stops and NEIGHBOURS not in self.accepted:
-            raise RefusedError(f"{said}{forgotten} Nothing more was deleted. {see('neighbours')}")
+        facts, of_mark = look.facts.neighbours, self.context.mark.facts(ExpiredFacts).neighbours
+        strict = self.context.settings.neighbours.strict
+        is_known, said = well_known(facts, of_mark, strict=strict)
+        if not is_known and (strict or forgotten(facts, of_mark)) and NEIGHBOURS not in self.accepted:
+            raise RefusedError(f"{said} Nothing more was deleted. {see(NEIGHBOURS)}")
 
 
 def _sides(candidates: Mapped, canaries: Mapped) -> list[Mapped]:

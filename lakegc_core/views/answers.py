@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from lakegc_core.names import Json, Outcome
+from lakegc_core.names import Json, Outcome, Symptom, see
 from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
 
 _ROWS = 20
@@ -206,12 +206,25 @@ def explain_screen(found: Json) -> str:
             f"No commit that lakeFS knows shows {shown(found['what'])}.",
             f"An object that is only staged is found with its branch: {shown(staged)}",
         ]
+    lines += _absent_lines(found)
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
     left = found["objects_in_all"] - len(found["objects"])
     if left > 0:
         lines += ["", f"and {left:,} older objects of this path"]
     return "\n".join(lines)
+
+
+def _absent_lines(found: Json) -> list[str]:
+    """That the one object that was asked for is not there; nothing if it is, or if a path was asked for."""
+    what = found["what"]
+    if len(found["objects"]) != 1 or found["objects"][0]["size"] is not None or what in found["objects"][0]["paths"]:
+        return []
+    if _keeper_lines(found["objects"][0]):
+        said = f"but something refers to it: the object is lost. {see(Symptom.LOST_OBJECTS)}"
+    else:
+        said = "and nothing refers to it."
+    return ["", f"{shown(what)} is not in the namespace, {said}"]
 
 
 def _object_lines(each: Json) -> list[str]:

@@ -184,9 +184,11 @@ def time_it_takes(report: Json) -> list[str]:
     if not planned:
         return []
     if found is None:
-        return ["nobody knows yet how long that would take: no earlier sweep of this repository is on record"]
-    sweeps, rate = counted(round(found["sweeps"]), "earlier sweep"), found["objects_a_second"]
-    said = [f"would take about {roughly(found['seconds'])}, at the {rate:,.0f} objects a second of {sweeps}"]
+        return ["nobody knows yet how long that would take: no sweep of this repository is on record that tells"]
+    said = [f"would take about {roughly(found['seconds'])}"]
+    if rate := found.get("objects_a_second"):
+        sweeps, looks = counted(round(found["sweeps"]), "earlier sweep"), roughly(found["looks"])
+        said[0] += f": {looks} for its looks, the rest at the {rate:,.0f} objects a second of {sweeps}"
     if found.get("objects_until", planned) < planned:
         until = to_the_minute(report["budget"]["until"])
         said.append(f"until {until} there is time for about {counted(round(found['objects_until']), 'object')}")

@@ -18,7 +18,7 @@ from lakegc_core.marks.context import RepositoryContext, open_repository
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.retire import list_retired
 from lakegc_core.store.base import connect
-from lakegc_dagster import upkeep
+from lakegc_dagster import records, upkeep
 from lakegc_dagster.config import SWEEP, LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import LAST_MARK
@@ -357,6 +357,25 @@ def test_a_watch_that_fails_names_the_sweeps_that_guards_stop_too(site: Site) ->
     found = failed.step_failure_data.user_failure_data.metadata
     assert (found["stopped"].value, found["overdue"].value) == (1, 1)
     assert found["stopped_by_guards"].value.records[0].data["repository"] == "alpha"
+
+
+def test_a_repository_that_missed_its_round_and_is_not_swept_either_has_both_said(site: Site) -> None:
+    site.create("alpha")
+    site.configure("  - {match: '*', sweep: true}\n")
+    for day in (6, 4, 2):
+        at = SLOT - day * DAY
+        site.says_marked("alpha", f"m{9 - day}", started=at, ready=at, stopped_by="blast-radius")
+    said = failure_of(site.run("gc_watch"), "watch")
+    assert "- alpha: alpha was marked last as m7, 2.0 days before round" in said
+    assert "nothing was swept (marks that guards stopped: 3)" in said
+
+
+def test_records_of_no_partitions_are_none_and_not_all(site: Site) -> None:
+    cell, key = GcCell("alpha", "m1"), site.options.key(SWEEP)
+    site.instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=str(cell.key)))
+    for partitions, count in (([], 0), ([str(cell.key)], 1), (None, 1)):
+        which = dg.AssetRecordsFilter(asset_key=key, asset_partitions=partitions)
+        assert len(list(records._records(site.instance, which))) == count
 
 
 def test_the_watch_fails_by_name_once_all_sweeps_that_were_asked_for_have_failed_for_days(

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -30,11 +30,8 @@ from azure.storage.blob import BlobSasPermissions, BlobServiceClient, Exponentia
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.base import BACKOFF
-from lakegc_core.store.remote import ASLEEP, HEADS, LOCKED, REPEATED, THROTTLED
+from lakegc_core.store.remote import ASLEEP, ENDPOINT, HEADS, LOCKED, REPEATED, THROTTLED, with_endpoint
 from lakegc_core.store.repeated_deletes import DeleteAnswer
-
-if TYPE_CHECKING:
-    from lakegc_core.store.azure.store import AzureConfig
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
@@ -113,9 +110,15 @@ def endpoint(account: str) -> str | None:
 
 
 def service_client(
-    config: AzureConfig, access: Access, response_hook: Callable[..., requests.Response]
+    url: str,
+    access: Access,
+    response_hook: Callable[..., requests.Response],
+    *,
+    attempts: int,
+    timeout: tuple[float, float],
 ) -> BlobServiceClient:
-    """A client for the whole account, safe to share between threads."""
+    """A client for the whole account, safe to share between threads. `url`: the endpoint; `attempts`: of each request,
+    the first one included; `timeout`: seconds to connect and to read."""
     session = requests.Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=HEADS, max_retries=0))
@@ -123,22 +126,20 @@ def service_client(
     transport = RequestsTransport(
         session=session,
         session_owner=True,
-        connection_timeout=config.connect_timeout,
-        read_timeout=config.read_timeout,
+        connection_timeout=timeout[0],
+        read_timeout=timeout[1],
     )
-    tries: dict[str, Any] = {
-        f"retry_{each}": config.max_attempts - 1 for each in ("total", "connect", "read", "status")
-    }
+    tries: dict[str, Any] = {f"retry_{each}": attempts - 1 for each in ("total", "connect", "read", "status")}
     try:
         return BlobServiceClient(
-            config.url,
+            url,
             access.credential,
             transport=transport,
             retry_policy=_Retry(**tries),
             user_agent="lakegc",
         )
     except ValueError as error:  # a token over plain HTTP, an odd URL
-        raise SettingsError(f"{config.url}: no Azure client: {type(error).__name__}: {error}") from error
+        raise SettingsError(f"{url}: no Azure client: {type(error).__name__}: {error}") from error
 
 
 class _Retry(ExponentialRetry):
@@ -207,8 +208,8 @@ _HINTS = {
     "InvalidAuthenticationInfo": "the token or SAS cannot be used here",
     "BlobArchived": ASLEEP,
     **dict.fromkeys(("BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"), LOCKED),
-    "ContainerNotFound": "check the name of the container, and the endpoint",
-    "ServiceRequestError": "check the endpoint (lakegc.yaml's `stores`) and the network",
+    "ContainerNotFound": f"check the name of the container, and {ENDPOINT}",
+    **dict.fromkeys(("ServiceRequestError", "ServiceRequestTimeoutError"), f"check the network, and {ENDPOINT}"),
     "ClientAuthenticationError": (
         "no credential of Azure's default chain could be had: set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, "
         "AZURE_CLIENT_ID with its secret, a managed or workload identity, or use `az login`"
@@ -217,6 +218,7 @@ _HINTS = {
 }
 
 
-def hint(code: str) -> str:
-    """Advice for a code, after a colon; empty for a code without advice."""
-    return f": {_HINTS[code]}" if code in _HINTS else ""
+def hint(code: str, account: str, url: str) -> str:
+    """Advice for a code, after a colon; empty for a code without advice. `url`: the endpoint of the account that was
+    asked, which is named where it may be the wrong one."""
+    return f": {with_endpoint(_HINTS[code], url, {CONNECTION_STRING: endpoint(account)})}" if code in _HINTS else ""

@@ -34,7 +34,9 @@ _CONDITION_FAILED = {"ConditionNotMet", "BlobAlreadyExists", "TargetConditionNot
 class Container:
     """The SDK's `client` of a container, and the `base` that every name of ours begins with."""
 
-    root: str  # for messages
+    root: str  # for messages, as are the account and its endpoint
+    account: str
+    endpoint: str
     base: str  # empty, or the prefix and its slash
     attempts: int  # of each request, the first one included
     client: Any
@@ -82,4 +84,6 @@ class Container:
             if is_lost(error) and operation == "Get Blob":
                 raise IncompleteError(f"{what} broke off: {code}") from None
             tries = f" after up to {self.attempts} attempts" if should_repeat(error) else ""
-            raise StoreError(f"{what}: the store answered {code}{tries}{hint(code)}") from None
+            raise StoreError(
+                f"{what}: the store answered {code}{tries}{hint(code, self.account, self.endpoint)}"
+            ) from None

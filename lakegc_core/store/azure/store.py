@@ -105,9 +105,13 @@ class AzureStore(RemoteStore):
         self._config = config
         self._pages = Pages()
         self._access = azure_access.find(config.account, config.account_key, config.sas_token)
-        self.service = azure_access.service_client(config, self._access, self._pages.keep)
+        timeout = (config.connect_timeout, config.read_timeout)
+        self.service = azure_access.service_client(
+            config.url, self._access, self._pages.keep, attempts=config.max_attempts, timeout=timeout
+        )
         client = self.service.get_container_client(config.container)
-        self.container = Container(config.root, self._base, config.max_attempts, client)
+        named = (config.root, config.account, config.url)
+        self.container = Container(*named, self._base, config.max_attempts, client)
         self._deletes = BlobDeletes(self.container, config.account, config.url)
 
     def _page(self, prefix: str, delimiter: str, token: str, where: str) -> tuple[Level, str]:

@@ -6,6 +6,7 @@ in `store`.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import google.auth
@@ -33,7 +34,8 @@ from lakegc_core.errors import (
     SettingsError,
     StoreError,
 )
-from lakegc_core.store.remote import LOCKED, REPEATED, THROTTLED
+from lakegc_core.store.gcs import ENDPOINT_VARIABLE
+from lakegc_core.store.remote import ENDPOINT, LOCKED, REPEATED, THROTTLED, with_endpoint
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -50,9 +52,9 @@ SDK_ERRORS = (
 )
 _LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
 _HINTS = {
-    Forbidden: ": grant the operation to these credentials",
-    NotFound: ": check the name of the bucket, and the endpoint",
-    requests.RequestException: ": check the endpoint (lakegc.yaml's `stores`) and the network",
+    Forbidden: "grant the operation to these credentials",
+    NotFound: f"check the name of the bucket, and {ENDPOINT}",
+    requests.RequestException: f"check the network, and {ENDPOINT}",
 }
 
 
@@ -77,8 +79,9 @@ def client(root: str, endpoint_url: str | None) -> tuple[storage.Client, Authori
     return found, AuthorizedSession(credentials)
 
 
-def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
-    """The SDK's error as lakegc's, without the service's own text. `what`: what was asked for, as messages name it."""
+def in_words(error: Exception, what: str, endpoint: str, *, listing: bool) -> LakegcError:
+    """The SDK's error as lakegc's, without the service's own text. `what`: what was asked for, as messages name it;
+    `endpoint`: the URL that was asked, which is named where it may be the wrong one."""
     if isinstance(error, NotFound) and not listing:
         return ObjectNotFoundError(f"{what}: there is no such object")
     if isinstance(error, PreconditionFailed):
@@ -86,8 +89,9 @@ def in_words(error: Exception, what: str, *, listing: bool) -> LakegcError:
     if isinstance(error, (DataCorruption, *_BROKEN_OFF)):
         return IncompleteError(f"{what} broke off: {code_of(error)}")
     code = code_of(error)
-    hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
-    return StoreError(f"{what}: the store answered {code}{f': {LOCKED}' if code in _LOCKS else hint}")
+    hint = LOCKED if code in _LOCKS else next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
+    said = with_endpoint(hint, endpoint, {ENDPOINT_VARIABLE: os.environ.get(ENDPOINT_VARIABLE)})
+    return StoreError(f"{what}: the store answered {code}{f': {said}' if said else ''}")
 
 
 def error_of(answer: requests.Response) -> GoogleAPICallError:

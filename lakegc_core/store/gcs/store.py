@@ -100,7 +100,7 @@ class GCSStore(RemoteStore):
         self._config = config
         self._bucket = client.bucket(config.bucket)
         self._time = (config.connect_timeout, config.read_timeout)
-        service = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
+        self._service = service = (config.endpoint_url or "https://storage.googleapis.com").rstrip("/")
         self._objects = f"{service}/storage/v1/b/{quote(config.bucket, safe='')}/o"
         self._deletes = ObjectDeletes(
             session,
@@ -302,7 +302,8 @@ class GCSStore(RemoteStore):
                 return ask()
             except SDK_ERRORS as error:
                 if attempt == self._config.max_attempts or not should_repeat(error):
-                    raise in_words(error, f"{self.root}: {doing} {key!r}", listing=doing == "listing") from None
+                    what, listing = f"{self.root}: {doing} {key!r}", doing == "listing"
+                    raise in_words(error, what, self._service, listing=listing) from None
                 time.sleep(BACKOFF.wait(attempt))
         raise AssertionError("max_attempts is at least 1")
 

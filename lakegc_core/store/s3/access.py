@@ -25,7 +25,7 @@ from s3transfer import exceptions as transfer
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.store.delete_results import GONE, refused
-from lakegc_core.store.remote import ASLEEP
+from lakegc_core.store.remote import ASLEEP, ENDPOINT, said_by, with_endpoint
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3 import listing as s3_listing
@@ -83,7 +83,7 @@ def access(where: str, attempts: int, options: Config, **reach: str | None) -> A
             said = f"{where}: no S3 client: {type(error).__name__}: {error}"
             url = reach.get("endpoint_url") or ""
             by = ". Write the URL with http:// or https://" if "://" not in url and url in str(error) else ""
-            raise SettingsError(f"{said}{by and by + _variable(url)}") from error
+            raise SettingsError(f"{said}{by and by + said_by(url, _told())}") from error
 
     def deleting() -> Any:
         found = client(mode="standard", total_max_attempts=1)
@@ -142,18 +142,17 @@ _LOCKS = (
 )
 _CHANGED = "the bytes changed on the way; run it again; if it happens again, look at what stands between"
 _OTHER_BYTES = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}  # not those that a checksum names
-_ENDPOINT = "the endpoint"
 _HINTS = {
     **dict.fromkeys(_OTHER_BYTES, _CHANGED),
-    "InvalidAccessKeyId": f"the store does not know the access key; check it, and {_ENDPOINT}",
+    "InvalidAccessKeyId": f"the store does not know the access key; check it, and {ENDPOINT}",
     "SignatureDoesNotMatch": "the secret key is not the right one",
     "ExpiredToken": "renew the session",
-    "NoSuchBucket": f"check the name of the bucket, and {_ENDPOINT}",
+    "NoSuchBucket": f"check the name of the bucket, and {ENDPOINT}",
     "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
     "ResponseParserError": "that is no answer of S3; look at what stands between lakegc and the store",
     **dict.fromkeys(("SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess"), _VIRTUAL),
     "InvalidObjectState": ASLEEP,
-    "EndpointConnectionError": f"check the network, and {_ENDPOINT}",
+    "EndpointConnectionError": f"check the network, and {ENDPOINT}",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
 
@@ -187,20 +186,11 @@ def hint(error: BaseException, operation: str, endpoint: str) -> str:
     if code in _DENIED and operation in _RIGHTS:
         return f": grant these credentials {_RIGHTS[operation]}"
     said = _HINTS.get(code, "")
-    return f": {said}{_named(endpoint) if said.endswith(_ENDPOINT) else ''}" if said else ""
+    return f": {with_endpoint(said, endpoint, _told())}" if said else ""
 
 
-def _named(endpoint: str) -> str:
-    """An endpoint without credentials, and the variable that says so, if one does."""
-    parts = urlsplit(endpoint)
-    return f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{_variable(endpoint)}"
-
-
-def _variable(endpoint: str) -> str:
-    """The variable that says an endpoint, in words, if one does."""
-    variable = next((name for name in ENDPOINT_VARIABLES if os.environ.get(name)), None)
-    is_it = variable and os.environ[variable].rstrip("/") == endpoint.rstrip("/")
-    return f" ({variable} says so)" if is_it else ""
+def _told() -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in ENDPOINT_VARIABLES}
 
 
 def lacks_checksum(error: BaseException | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,8 +102,22 @@ def test_a_mark_of_a_former_format_is_opened_for_a_restore_and_for_no_backup(
 
 def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_keeps() -> None:
     screen = copy_screen(UNDONE, copy_report(UNDONE))
-    assert "2 objects   20 B: they are back at their place" in screen and screen.endswith("\n  in s3://b/ns")
+    assert "  2 copied: 2 of 3 are back at their place\n" in screen and screen.endswith("\n  in s3://b/ns")
     assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ({"copied": 3}, "3 copied: all 3 are back at their place"),
+        ({"copied": 0, "already_there": 3}, "0 copied, 3 were already there: all 3 are back at their place"),
+        ({"copied": 0, "already_there": 1, "different": 1}, "0 copied, 1 was already there: 1 of 2 is back at their"),
+    ],
+)
+def test_the_screen_of_a_second_restore_says_what_was_already_there(outcomes: dict[str, int], says: str) -> None:
+    again = replace(UNDONE, outcomes=outcomes)
+    assert f"  {says}" in copy_screen(again, copy_report(again))
+    assert "back at their" not in copy_screen(replace(again, is_undo=False), copy_report(again))
 
 
 def test_a_restore_of_a_mark_that_was_never_swept_ends_before_spark_is_started(

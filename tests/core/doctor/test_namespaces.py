@@ -9,7 +9,7 @@ import pytest
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.doctor.finding import Level
 from lakegc_core.doctor.namespaces import _spelling
-from lakegc_core.marks.context import begin_mark, open_repository
+from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.names import STAGES
 from lakegc_core.policy.namespace import Namespace
 from tests.core.doctor.conftest import Patient, worst
@@ -20,11 +20,12 @@ def beside(patient: Patient, name: str, namespace: str) -> None:
     patient.server.sandbox.create_repository(name, namespace, age=timedelta(days=5)).set_rules(7)
 
 
-def mark_by_hand(patient: Patient, name: str, **facts: object) -> None:
+def mark_by_hand(patient: Patient, name: str, **facts: object) -> MarkContext:
     """A complete mark of a repository, written without Spark."""
     context = begin_mark(open_repository(patient.settings, name, client=patient.client), f"{name}-1")
     for stage in STAGES:
         finish(context, stage, **facts if stage == STAGES[-1] else {})
+    return context
 
 
 @pytest.mark.parametrize("place", ["local://lake", "local://lake/inside", "local://lake/data/inside"])
@@ -44,6 +45,19 @@ def test_it_is_an_alarm_where_it_stops_every_sweep_and_nothing_where_it_is_ignor
     beside(on_folder, "other", "local://other")
     assert on_folder.at(neighbours=NeighbourSettings(strict=True)).finding("neighbours").level is Level.ALARM
     assert worst(on_folder.at(neighbours=NeighbourSettings(ignore=("oth*",))).examine()) == []
+
+
+def test_it_is_an_alarm_where_no_mark_of_it_reads_and_none_here_noted_what_it_imported(on_folder: Patient) -> None:
+    """As after an upgrade."""
+    beside(on_folder, "other", "local://other")
+    mark = mark_by_hand(on_folder, "other").mark
+    mark.store.write(f"{mark.folder}/mark.json", b"{}")
+    finding = on_folder.finding("neighbours")
+    assert finding.level is Level.ALARM and finding.why.startswith("This stops sweeps.")
+    assert "after an upgrade" in finding.what and finding.do.startswith("Mark it (lakegc mark other)")
+    known = {"repositories": 1, "unknown": 0, "named": [], "within": 1.0, "addresses": 0, "known": ["other"]}
+    mark_by_hand(on_folder, "lake", neighbours=known)
+    assert on_folder.finding("neighbours").level is Level.WARNING, "the mark here keeps what was known of it"
 
 
 def test_a_repository_that_was_marked_of_late_is_nothing(on_folder: Patient) -> None:

@@ -139,6 +139,13 @@ def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -
     )
 
 
+def test_what_the_mark_knew_of_neighbours_is_not_repeated(on_folder: Patient) -> None:
+    """`namespaces` asks anew, as a sweep does."""
+    unread = {"repositories": 1, "unknown": 1, "named": [["far", "…"]], "within": 1.0, "addresses": 0}
+    marked(on_folder, expired_addresses={"neighbours": unread | {"unread": ["far"]}})
+    assert findings(on_folder.policy(sweep=True)) == []
+
+
 def test_candidates_that_could_not_be_asked_about_are_a_warning(on_folder: Patient) -> None:
     marked(on_folder, expired_addresses={"waiting": {"objects": 3, "bytes": 70}})
     (finding,) = examine_newest_mark(on_folder.open())

@@ -499,7 +499,7 @@ def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
     assert guards.authorized(verdicts)
     [warning] = [each for each in verdicts if not each.passed]
     assert (warning.name, warning.severity) == ("neighbours", "WARN")
-    for said in ("12 of the 15 other", "within 48h", "a (no complete mark)", "b (last marked", "and 10 more"):
+    for said in ("12 of the 15 other", "of the last 48h", "a (no complete mark)", "b (last marked", "and 10 more"):
         assert said in warning.description
     assert "(lakegc mark a, …)" in warning.description and "ignore: [a, b, …]" in warning.description
     all_named = evidence(expired_addresses={"neighbours": UNKNOWN | {"unknown": 2, "within": 2 * 86_400.0}})
@@ -509,24 +509,44 @@ def test_neighbours_that_are_not_known_are_named_and_stop_nothing() -> None:
 def test_neighbours_that_are_not_known_refuse_where_lakegc_yaml_is_strict_unless_accepted() -> None:
     found = replace(evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0}}), neighbours_strict=True)
     said = refused("neighbours", found)
-    assert "--accept neighbours" in said and "its sweep asks anew" in said
-    asked = replace(found, neighbours=found.expired.neighbours)
-    assert "asks anew" not in refused("neighbours", asked), "this one asked"
+    assert "its sweep asks anew" in said
     assert guards.authorized(guards.evaluate(found, {"neighbours": "they are archives"}))
+
+
+@pytest.mark.parametrize("unknown", [0, 12])
+def test_what_a_mark_knew_of_neighbours_is_told_as_such_because_its_sweep_asks_anew(unknown: int) -> None:
+    found = evidence(expired_addresses={"neighbours": UNKNOWN | {"within": 1.0, "unknown": unknown}})
+    assert "That was at the mark: its sweep asks anew." in verdict("neighbours", found).description
+    asked = replace(found, neighbours=found.expired.neighbours)
+    assert "asks anew" not in verdict("neighbours", asked).description
 
 
 def test_a_neighbour_of_which_no_mark_reads_stops_a_sweep_unless_the_mark_noted_what_it_imported() -> None:
     """As after an upgrade that changes the form of marks."""
     unread = UNKNOWN | {"within": 1.0, "unread": ["a", "b"]}
     found = evidence(expired_addresses={"neighbours": unread})
-    said = refused("neighbours", found)
-    assert "None of the marks of a reads" in said and "(2 are left)" in said and "--accept neighbours" in said
+    assert "2 of the 15 other" in refused("neighbours", found)
     assert guards.authorized(guards.evaluate(found, {"neighbours": "they import nothing"}))
     noted = evidence(expired_addresses={"neighbours": unread | {"known": ["a", "b"]}})
     assert guards.authorized(guards.evaluate(noted))
     now = _known(UNKNOWN | {"within": 1.0})
     assert guards.authorized(guards.evaluate(replace(found, neighbours=now))), "they were marked since"
     assert not guards.authorized(guards.evaluate(replace(evidence(), neighbours=_known(unread))))
+
+
+def test_the_guard_over_neighbours_says_shortly_what_stops_the_sweep_and_the_way_out() -> None:
+    few = UNKNOWN | {"within": 7 * 86_400.0, "unknown": 2, "repositories": 3}
+    old = replace(evidence(expired_addresses={"neighbours": few}), neighbours_strict=True)
+    unread = evidence(expired_addresses={"neighbours": few | {"unread": ["b"]}})
+    both = replace(unread, neighbours_strict=True)
+    for found, cause, other in (
+        (old, "no complete mark", "after an upgrade"),
+        (unread, "after an upgrade", "no complete mark"),
+    ):
+        said = refused("neighbours", found)
+        assert cause in said and other not in said and "(lakegc mark " in said and len(said) <= 350, len(said)
+    assert "1 of the 3 other" in refused("neighbours", unread) and "ignore: [b]}" in refused("neighbours", unread)
+    assert "2 of the 3 other" in refused("neighbours", both), "where all must be known, all that are not stop it"
 
 
 def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found() -> None:

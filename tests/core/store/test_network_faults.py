@@ -23,7 +23,9 @@ from lakegc_core.names import NO_ANSWER
 from lakegc_core.store.azure.store import AzureConfig
 from lakegc_core.store.base import RefusedObjectError, head_if_there, heads
 from lakegc_core.store.gcs.store import GCSConfig
+from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3.store import S3Config
+from tests.core.store.conftest import NetworkConfig
 from tests.support.azurite import ACCOUNT_KEY
 from tests.support.proxy import Answer, Forward, Hook, Request, answer_lost, cut_off, failing, pass_on
 from tests.support.servers import SECRET_KEY
@@ -159,6 +161,37 @@ def test_an_endpoint_with_credentials_in_it_is_refused(make: object, url: str) -
     with pytest.raises(SettingsError, match="holds credentials") as refused:
         make(url)
     assert "hush" not in str(refused.value)
+
+
+NOWHERE = "http://127.0.0.1:9"
+AZURE_BY = f"DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=aGk=;BlobEndpoint={NOWHERE}/acc"
+
+
+@pytest.mark.parametrize(
+    ("config", "variable", "value"),
+    [
+        (S3Config("bucket", endpoint_url=NOWHERE, max_attempts=1), "AWS_ENDPOINT_URL", NOWHERE),
+        (
+            AzureConfig("acc", "c", endpoint_url=f"{NOWHERE}/acc", account_key="aGk=", max_attempts=1),
+            "AZURE_STORAGE_CONNECTION_STRING",
+            AZURE_BY,
+        ),
+        (GCSConfig("bucket", endpoint_url=NOWHERE, max_attempts=1), "STORAGE_EMULATOR_HOST", NOWHERE),
+    ],
+    ids=["s3", "azure", "gcs"],
+)
+def test_a_store_that_is_not_there_is_named_with_its_endpoint_and_what_says_so(
+    config: NetworkConfig, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (*ENDPOINT_VARIABLES, "AZURE_STORAGE_CONNECTION_STRING", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for by in ("`stores` in lakegc.yaml can name another", f"{variable} says so"):
+        with pytest.raises(StoreError) as caught:
+            list(config.connect().list())
+        assert str(caught.value).endswith(f"check the network, and the endpoint {config.endpoint_url} ({by})")
+        monkeypatch.setenv(variable, value)
 
 
 # Keys that the store refuses

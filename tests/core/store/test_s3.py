@@ -131,7 +131,7 @@ def test_an_error_that_a_wrong_endpoint_may_cause_names_the_endpoint_and_the_var
             monkeypatch.setenv(variable, f"{server.endpoint}/")
         with pytest.raises(StoreError) as caught:
             list(replace(server.config(), bucket="nosuch").connect().list())
-    by = f" ({variable} says so)" if variable else ""
+    by = f" ({variable} says so)" if variable else " (`stores` in lakegc.yaml can name another)"
     assert str(caught.value).endswith(f"check the name of the bucket, and the endpoint {server.endpoint}{by}")
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.config.settings import RepositoryPolicy, ScaleSettings
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
 from lakegc_core.names import STAGES, Json
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.rates import Rate, estimate, rate_so_far
+from lakegc_core.sweep.rates import earlier, estimate
 from tests.support.lake import NOW, lake
 from tests.support.marks import finish
 
@@ -35,25 +35,36 @@ def report(context: MarkContext, number: int, sent: Json | None, **more: Json) -
 
 
 def test_earlier_sweeps_tell_the_rate_and_the_large_ones_most_of_it(context: MarkContext) -> None:
-    assert rate_so_far(context) == Rate() and estimate(context, 10, 1.0) == {}
+    assert list(earlier(context)) == [] and estimate(context, 10, 1.0) == {}
     report(context, 1, None)  # by an earlier version
     report(context, 2, {"objects": 0, "requests": 0, "seconds": 0.0})
-    report(context, 3, {"objects": 990, "requests": 1, "seconds": 8.0})
-    report(context, 4, {"objects": 10, "requests": 1, "seconds": 2.0})
+    report(context, 3, {"objects": 9_000, "requests": 1, "seconds": 80.0})
+    report(context, 4, {"objects": 1_000, "requests": 1, "seconds": 20.0})
     report(context, 5, {"objects": "many"})  # does not read
-    assert rate_so_far(context) == Rate(2, 1_000, 10.0)
+    report(context, 6, {"objects": 10, "requests": 1, "seconds": 20.0})  # of few, which tells no rate
     now = NOW.timestamp()
     assert estimate(context, 500, 20.0, now + 22) == {
         "seconds": 45.0,
+        "looks": 40.0,
         "objects_a_second": 100.0,
         "sweeps": 2,
         "objects_until": 200,
     }, "a look before and one after, each as long as the dry run"
 
 
+def test_small_sweeps_tell_how_long_a_small_one_takes_and_nothing_of_a_large_one(context: MarkContext) -> None:
+    report(context, 1, {"objects": 3, "requests": 1, "seconds": 2.0})
+    report(context, 2, {"objects": 30, "requests": 1, "seconds": 4.0})
+    assert estimate(context, 300, 10.0) == {"seconds": 24.0, "looks": 20.0, "sweeps": 2}
+    assert estimate(context, 300, 10.0, NOW.timestamp() + 12)["objects_until"] == 150
+    assert estimate(context, 100_000, 10.0) == {}
+    slow = replace(context, settings=replace(context.settings, scale=ScaleSettings(delete_rate=10)))
+    assert estimate(slow, 300, 10.0)["seconds"] == 50.0, "no faster than lakegc.yaml allows"
+
+
 def test_sweeps_that_copied_first_tell_nothing_of_those_that_do_not(context: MarkContext) -> None:
     report(context, 1, {"objects": 1_000, "requests": 1, "seconds": 10.0}, quarantine={})
     report(context, 2, {"objects": 50, "requests": 1, "seconds": 50.0}, quarantine={"age": 60.0, "until": 61.0})
-    assert rate_so_far(context) == Rate(1, 1_000, 10.0)
+    assert list(earlier(context)) == [(1_000, 10.0)]
     week = RepositoryPolicy(match="*", quarantine=timedelta(days=7))
-    assert rate_so_far(replace(context, policy=week)) == Rate(1, 50, 50.0)
+    assert list(earlier(replace(context, policy=week))) == [(50, 50.0)]

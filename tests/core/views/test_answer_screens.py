@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from lakegc_core.views import answers
 
 HEAD: dict[str, Any] = {"repository": "lake", "mark_id": "m1", "at": "2026-11-20T01:00:00.000Z", "price": None}
@@ -160,6 +162,19 @@ def test_an_object_that_is_needed_and_gone_without_a_sweep_is_said_to_be_gone() 
     lost = DELETED | {"outcome": "lost"}
     screen = answers.explain_screen(explained(size=None, held=True, swept=[lost]))
     assert "gone: found referenced and gone by the sweep of mark m0" in screen
+
+
+@pytest.mark.parametrize("what", ["data/a/b", "s3://bucket/lake/data/a/b", "lakefs://lake/main/t/1"])
+def test_of_an_address_that_is_not_there_that_is_said_first_and_whether_anything_refers_to_it(what: str) -> None:
+    absent = explained(size=None, paths=[]) | {"what": what}
+    assert (
+        answers.explain_screen(absent).splitlines()[2] == f"{what} is not in the namespace, and nothing refers to it."
+    )
+    lost = explained(size=None, holders=[SHOWN], holders_in_all=1) | {"what": what}
+    said = f"{what} is not in the namespace, but something refers to it: the object is lost. See docs/runbook.md#lost"
+    assert answers.explain_screen(lost).splitlines()[2].startswith(said)
+    for each in (explained() | {"what": what}, explained(size=None), explained() | {"what": what, "objects": []}):
+        assert "in the namespace" not in answers.explain_screen(each), "it is there, or a path was asked for"
 
 
 def test_a_sweep_that_dealt_with_an_object_is_told_also_where_the_object_is_kept() -> None:

@@ -104,12 +104,17 @@ def test_a_sweep_that_its_budget_stopped_says_so_and_how_much_is_left() -> None:
 
 def test_a_dry_run_says_how_long_the_sweep_would_take_or_that_nobody_knows() -> None:
     dry = replace(SWEPT, outcomes={}, dry_run=True, planned=9_000, planned_bytes=9)
-    assert "no earlier sweep of this repository is on record" in screen.sweep_screen(report.sweep_report(dry))
-    known = {"seconds": 7_200.0, "objects_a_second": 1_234.0, "sweeps": 1, "objects_until": 800}
+    assert "no sweep of this repository is on record that tells" in screen.sweep_screen(report.sweep_report(dry))
+    known = {"seconds": 7_200.0, "looks": 40.0, "objects_a_second": 1_234.0, "sweeps": 1, "objects_until": 800}
     told = replace(dry, estimate=known, budget={"until": "2026-11-27T06:00:00.000Z"})
     text = screen.sweep_screen(report.sweep_report(told))
-    assert "would take about 2h, at the 1,234 objects a second of 1 earlier sweep\n" in text
+    said = "would take about 2h: 40 s for its looks, the rest at the 1,234 objects a second of 1 earlier sweep\n"
+    assert said in text
     assert "until 2026-11-27 06:00 UTC there is time for about 800 objects" in text
+    small = replace(dry, estimate={"seconds": 41.0, "looks": 40.0, "sweeps": 1})
+    assert screen.sweep_screen(report.sweep_report(small)).endswith("would take about 41 s"), (
+        "no rate that it cannot tell"
+    )
 
 
 def test_a_sweep_says_what_its_rings_read_and_what_is_gone() -> None:
