@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.copies import undo
-from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
+from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, carry_out
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks import quarantine, rescues
 from lakegc_core.marks.artifacts import FORMAT, RESTORES, STAMP
@@ -36,7 +36,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
-from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.safety import may_lack
@@ -91,7 +91,12 @@ class CopyResult:
             return f"{said} Neither quarantine nor the store keeps {missing:,} of them. If there is a backup: {again}."
         if missing and self.verb == "restore":
             return f"{said} {self.place} lacks {missing:,} of them: name the place that the backup was made to."
-        return f"{said} Other objects lie there, which are not overwritten."
+        if self.verb == "backup":
+            return f"{said} Other objects lie there, which are not overwritten. Give the backup another place."
+        return (
+            f"{said} Other objects lie there, which are not overwritten. Or their copies have another size than is on "
+            "record, and were not taken. The problems say which."
+        )
 
 
 def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits | None = None) -> CopyResult:
@@ -102,19 +107,14 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     the same. Of a backup that lacks few objects (`safety.may_lack`) a sweep leaves these; one that lacks more counts as
     none. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
-    started = time.monotonic()
+    started, limits = time.monotonic(), limits or Limits()
     target = writable_place(context, place)
+    work = OneCopy(context.data, target, limits.bandwidth_of_each, may_be_gone=True)
     with context.lease("backup"):
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         had = _had(context, target, stage.digest)
-        copied = copy_objects(
-            _spread(_expired(spark, context)),
-            context.data,
-            target,
-            DatasetFolder(target, f"{folder_of(context)}/objects"),
-            limits or Limits(),
-            may_be_gone=True,
-        )
+        journal = DatasetFolder(target, f"{folder_of(context)}/objects")
+        copied = carry_out(_spread(_expired(spark, context)), work.copy, journal, limits.parallel)
         result = _result("backup", context, target, copied, started)
         if result.failed <= may_lack(sum(result.outcomes.values())):
             digest = _write_manifest(context, target, copied, stage.digest, had)
@@ -202,7 +202,8 @@ def restore(
         if place is None:
             copied = undo.bring_back(context, objects, journal, limits.parallel)
         else:
-            copied = copy_objects(objects, source, context.data, journal, limits)
+            work = OneCopy(source, context.data, limits.bandwidth_of_each, sized=True)
+            copied = carry_out(objects, work.copy, journal, limits.parallel)
         result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)
         _close_restore(spark, context, folder, copied.journal, result, whole=whole)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from lakegc_core.copies.transfer import Copied, carry_out
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.marks.artifacts import FORMAT
-from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED, SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
-from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy, is_another
 from lakegc_core.marks.quarantine import place_of, quarantined
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import first_planned_at, planned_before, sweeps_of
@@ -205,12 +205,13 @@ class _Undo:
     def bring_back(self, wanted: Json) -> Json:
         """Bring one object back, unless something lies under its key."""
         if self.copies is not None:
-            row = OneCopy(self.copies, self.data, may_be_gone=True).copy(wanted)
-            if row["outcome"] not in (MISSING, FAILED):
+            row = OneCopy(self.copies, self.data, sized=True, may_be_gone=True).copy(wanted)
+            if row["outcome"] not in (MISSING, FAILED) and not is_another(wanted, row):
                 return row
             undeleted = self._undelete(wanted)
             # Of what lies there after a failed copy nobody knows that it is whole, unless the store put it there.
-            return row if row["outcome"] == FAILED and undeleted["outcome"] != COPIED else undeleted
+            helps = {FAILED: (COPIED,), DIFFERENT: SAVED}.get(row["outcome"])
+            return undeleted if helps is None or undeleted["outcome"] in helps else row
         return self._undelete(wanted)
 
     def _undelete(self, wanted: Json) -> Json:

@@ -87,6 +87,34 @@ def test_a_backup_taken_again_after_the_sweep_keeps_its_list_also_where_an_objec
         assert contents(found, set(before)) == before
 
 
+@pytest.mark.parametrize("listed", ["by its manifest", "by the mark"])
+def test_a_copy_of_another_size_than_is_on_record_is_not_taken_and_keeps_nothing_right_out(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, listed: str
+) -> None:
+    """As an object of a backup that was cut short. Where another tool made the backup, the mark has the sizes."""
+    found, place = replay("local_rich"), tmp_path / "backup"
+    with environment(found.variables()):
+        context = found.begin("m1")
+        pipeline.mark(spark, context)
+        before = contents(found, found.right())
+        backup(spark, context, str(place))
+        if listed == "by the mark":
+            (place / folder_of(context) / "manifest.json").unlink()
+        connect(context.data).delete_many(sorted(before))
+        victim = max(before, key=lambda key: len(before[key]))
+        (place / victim).write_bytes(before[victim][:-1])
+        result = restore(spark, context, str(place))
+        assert (result.outcomes["copied"], result.outcomes["different"]) == (len(before) - 1, 1) and result.failed == 1
+        (problem,) = result.problems
+        size = len(before[victim])
+        assert (
+            problem["address"] == victim and f"{size - 1:,} bytes lie there, not the {size:,} on" in problem["problem"]
+        )
+        assert not (found.root / victim).exists() and "another size than is on record" in result.trouble
+        (place / victim).write_bytes(before[victim])
+        assert restore(spark, context, str(place)).outcomes["copied"] == 1 and contents(found, set(before)) == before
+
+
 def test_what_differs_is_left_alone_and_said_and_a_sweep_that_needs_a_backup_leaves_it(
     replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,23 @@ def test_where_no_copy_in_quarantine_can_be_carried_back_the_store_takes_its_del
     assert (lost["outcome"], lost["problem"]) == ("failed", "AccessDenied")
 
 
+def test_a_copy_in_quarantine_of_another_size_is_not_taken_and_the_store_takes_its_delete_back_if_it_can(
+    night: Night, tmp_path: Path
+) -> None:
+    copies, now = LocalConfig(str(tmp_path)), datetime.now(UTC)
+    work = _Undo(night.mark.data, now + DAY, now - DAY, DAY, copies)
+    for key in ("data/cut", "data/cut and gone"):
+        connect(copies).write(key, b"1234")
+    wanted = {"address": "data/cut", "size": 5, "at": now}
+    lost = work.bring_back(wanted | {"address": "data/cut and gone"})
+    assert lost["outcome"] == "different" and "4 bytes lie there, not the 5 on record" in lost["problem"]
+    night.store.write("data/cut", b"12345")
+    night.store.delete_many(["data/cut"])
+    assert [work.bring_back(wanted)["outcome"] for _ in range(2)] == ["copied", "already_there"]
+    assert night.store.read("data/cut") == b"12345"
+    night.store.delete_many(["data/cut"])
+
+
 def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> None:
     night.delete_again()
     workspace, folder = connect(night.mark.workspace), f"{night.mark.mark.folder}/sweeps/1"
