@@ -16,7 +16,6 @@ import pyarrow as pa
 from lakegc_core.marks.one_copy import FAILED
 from lakegc_core.names import Json
 from lakegc_core.spark.tasks import run_on_rows
-from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 

@@ -56,7 +56,7 @@ class OneCopy:
 
     `sized`: an object of another size than asked for is another one (`is_another`): it is `different`, and not copied.
     `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
-    `made_after`: what lies at the target counts only if it was written after the source.
+    `made_after`: what lies at the target counts only if it was written after the source, or proves its content.
     """
 
     source: StoreConfig
@@ -108,14 +108,15 @@ class OneCopy:
         if not _same(found, there):
             problem = f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
             return {"outcome": DIFFERENT, "problem": problem}
-        if self.made_after and there.last_modified < found.last_modified:
+        proven = found.digest and there.digest
+        if self.made_after and not proven and there.last_modified < found.last_modified:
             return {"outcome": DIFFERENT, "problem": "the source was written over after it was copied"}
         return {"outcome": ALREADY_THERE}
 
     def _of_another_size(self, found: ObjectInfo, size: int) -> str:
         return (
-            f"not taken from {self.source.root}: {found.size:,} bytes lie there, not the {size:,} on record. If these are "
-            "the right ones, copy the object by hand, under its key"
+            f"not taken from {self.source.root}: {found.size:,} bytes lie there, not the {size:,} on record. If these "
+            "are the right ones, copy the object by hand, under its key"
         )
 
     def _lacking(self, target: Store, address: str, size: int) -> Json:
@@ -139,7 +140,7 @@ class OneCopy:
 
 def is_another(wanted: Json, row: Json) -> bool:
     """True if the source holds another object than the one `wanted`, by the row that came of it (`OneCopy.sized`)."""
-    return row["outcome"] == DIFFERENT and row["size"] != wanted["size"]
+    return bool(row["outcome"] == DIFFERENT and row["size"] != wanted["size"])
 
 
 def _same(one: ObjectInfo, other: ObjectInfo) -> bool:

@@ -61,8 +61,9 @@ class Keeping:
 
         `until`: the end of the wave by the clock `now`. No copy begins in the last quarter of the time that is left.
         What has a copy already goes first: copies that took longer than their wave make the next one get somewhere.
-        What the store does not hold is not deleted: it is gone. Nor is an object of another size than the plan has: it is
-        another one, and so each copy has the size that the journal names. `problems` gets why an object was not copied, of one.
+        What the store does not hold is not deleted: it is gone. Nor is an object of another size than the plan has: it
+        is another one. So each copy has the size that the journal names. `problems` gets why an object was not copied,
+        of one.
         """
         began = now()
         stop = began + _SHARE * (until - began)
