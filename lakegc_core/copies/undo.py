@@ -114,10 +114,11 @@ def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
     return written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY
 
 
-def _records(spark: SparkSession, context: MarkContext) -> Records:
-    """The journals of the mark's sweeps, as far as they read."""
-    mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
-    return readable_records(spark, Records(tuple(each for each in mine if each.kind == Kind.SWEPT)))
+def _records(spark: SparkSession, context: MarkContext, sweep: int | None = None) -> Records:
+    """The journals of the mark's sweeps, or of one of them by its number, as far as they read."""
+    of = (Kind.SWEPT, context.header.mark_id)
+    mine = (each for each in records_of(context).found if (each.kind, each.mark_id) == of)
+    return readable_records(spark, Records(tuple(each for each in mine if sweep in (None, each.number))))
 
 
 def is_swept(context: MarkContext) -> bool:
@@ -141,10 +142,10 @@ def all_read(spark: SparkSession, context: MarkContext) -> bool:
     return _records(spark, context).whole
 
 
-def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also of a mark that was retired or that
-    another version made."""
-    records = _records(spark, context)
+def journals_of(spark: SparkSession, context: MarkContext, sweep: int | None = None) -> DataFrame:
+    """The rows of the journals of the mark's sweeps, or of one of them (`ledger.COLUMNS`), also of a mark that was
+    retired or that another version made."""
+    records = _records(spark, context, sweep)
     if not records.whole:
         context.say(
             f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"
