@@ -128,7 +128,7 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
     """Bring back what a drill deleted that was killed, and end it. Returns the report; `sweep` is None if it had
     deleted nothing."""
     began = time.monotonic()
-    with _or_by_hand(context, made, RefusedError):  # the repository was created anew
+    with _or_by_hand(context, made, (MarkError, RefusedError)):  # the repository was created anew
         opened = open_mark(context, made.mark_id, retired_too=True, any_version=True)
     with opened.lease("drill"), _or_by_hand(context, made):
         if _sweep_of(opened, made)[0] is None:
@@ -137,12 +137,14 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
 
 
 @contextmanager
-def _or_by_hand(context: RepositoryContext, made: Drill, *others: type[LakegcError]) -> Iterator[None]:
-    """Say with a MarkError, or one of the `others`, what a person does about a drill that lakegc cannot finish: its
-    records do not read, or are of another version."""
+def _or_by_hand(
+    context: RepositoryContext, made: Drill, errors: tuple[type[LakegcError], ...] = (MarkError,)
+) -> Iterator[None]:
+    """Say with such errors what a person does about a drill that lakegc cannot finish: its records do not read, or are
+    of another version."""
     try:
         yield
-    except (MarkError, *others) as error:
+    except errors as error:
         raise type(error)(f"{error} {drills.by_hand(context, made.name)}") from None
 
 

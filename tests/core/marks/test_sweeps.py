@@ -42,7 +42,7 @@ def test_the_sweep_of_a_drill_is_told_by_its_plan_and_nobody_knows_what_a_plan_s
         store.write("m1/sweeps/4/plan.json", damaged)
         assert sweeps.without_drills(store, "m1") == [1, 3, 4]
         assert sweeps.sweep_of_drill(store, "m1", "drill:d1") == 2
-        with pytest.raises(MarkError, match="Nobody knows whether the drill deleted anything: m1/sweeps/4/plan.json"):
+        with pytest.raises(MarkError, match=r"Nobody knows whether the drill deleted anything: m1/sweeps/4/plan\.json"):
             sweeps.sweep_of_drill(store, "m1", "drill:d2")
 
 
