@@ -27,6 +27,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
 from lakegc_core.spark.tasks import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.store.clock import earliest
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.conditions import NO_ETAG
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
@@ -73,7 +74,7 @@ def check_keeps(context: MarkContext) -> None:
 
 def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The objects that sweeps of the mark deleted, or may have deleted: columns address, size, at. `at`: the last
-    moment at which they can have done so, by the collector's clock."""
+    moment at which they can have done so, by the collector's clock, or by the store's where nothing else tells."""
     told = _journalled(spark, context)
     if context.mark.header(any_version=True) is None:  # retired
         return told
@@ -104,13 +105,16 @@ def _say_theirs(context: MarkContext, theirs: DataFrame) -> None:
 
 
 def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
-    """The last moment at which a sweep that broke off can have deleted, unix seconds: nothing is sent in a wave that
-    lasts longer, and none begins without a sign of the wave before."""
+    """The last moment at which a sweep that broke off can have deleted, unix seconds by the clock of the data's store:
+    nothing is sent in a wave that lasts longer, and none begins without a sign of the wave before. The signs are dated
+    by the store of the workspace, which may have another clock."""
     written: float = max(
         each.as_py().timestamp()
         for batch in connect(context.workspace).list(f"{record.folder}/")
         for each in batch["last_modified"]
     )
+    there = earliest(context.workspace)  # asked first, so that time that passes in between makes it later
+    written += earliest(context.data) - there
     return written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY
 
 
