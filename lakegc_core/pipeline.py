@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.copies.backup import restore
-from lakegc_core.copies.drill import Wanted
 from lakegc_core.copies.drill import drill as drill_of
+from lakegc_core.copies.drill_objects import Wanted
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines

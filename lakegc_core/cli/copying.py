@@ -9,7 +9,7 @@ from lakegc_core.cli.opening import at_work, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
-from lakegc_core.copies.backup import CopyResult
+from lakegc_core.copies.result import CopyResult
 from lakegc_core.copies.transfer import Limits
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import open_mark
@@ -72,14 +72,19 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     remarks = {
         "copied": human_bytes(report["bytes"]),
         "already_there": "the same object: left as it was",
-        "missing": "gone from the namespace: nothing to lose" if result.verb == "backup" else "not in the backup",
+        "missing": "gone from the namespace: nothing to lose",
         "different": "another object lies there: not overwritten",
         "failed": "run the same command again: what is copied is not copied twice",
     }
+    if result.verb == "restore":
+        remarks |= {
+            "missing": "not in the backup",
+            "different": "another object lies there, or its copy has another size than is on record: left as they are",
+        }
     if result.is_undo:
         remarks |= {
             "missing": "neither quarantine nor the store keeps them",
-            "different": "somebody else wrote or deleted them since: left as they are",
+            "different": "somebody else wrote or deleted them since, or the copies have another size: left as they are",
             "failed": "run the same command again",
         }
     for outcome, count in report["outcomes"].items():

@@ -10,7 +10,7 @@ from lakegc_core.cli.marking import accepted_by
 from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import show
 from lakegc_core.copies import drill as drilling
-from lakegc_core.copies.drill import Wanted
+from lakegc_core.copies.drill_objects import Wanted
 from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.marks import drills
 from lakegc_core.marks.context import MarkContext, RepositoryContext

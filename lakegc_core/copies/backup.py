@@ -7,7 +7,7 @@ restore without a backup takes the copies in quarantine, or has the store take i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.copies import undo
-from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, copy_objects
+from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, carry_out
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks import quarantine, rescues
 from lakegc_core.marks.artifacts import FORMAT, RESTORES, STAMP
 from lakegc_core.marks.backups import (
-    ALREADY_THERE,
     BACKUP,
-    COPIED,
     SAVED,
     backup_manifest,
     folder_of,
@@ -36,9 +35,10 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
-from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
+from lakegc_core.marks.one_copy import OneCopy
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
+from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.tasks import Mapped, count_of, many
@@ -56,44 +56,6 @@ _ROWS_A_TASK = 2_000
 _MOST_TASKS = 1_000
 
 
-@dataclass(frozen=True)
-class CopyResult:
-    """The result of a backup or a restore. `outcomes` counts objects; `problems` shows some of those that failed."""
-
-    verb: str
-    repository: str
-    mark_id: str
-    place: str  # where the backup lies; the namespace itself without a backup
-    outcomes: Mapping[str, int]
-    bytes: int  # copied now
-    problems: Sequence[Json]
-    seconds: float
-    is_undo: bool = False  # a restore without a backup: out of quarantine, or of what the store itself had kept
-
-    @property
-    def failed(self) -> int:
-        """Objects that are not at the target as they must be."""
-        bad = [DIFFERENT, FAILED, *([MISSING] if self.verb == "restore" else [])]
-        return sum(self.outcomes.get(outcome, 0) for outcome in bad)
-
-    @property
-    def trouble(self) -> str:
-        """Advice on objects that are not at the target, in sentences; "" if there are none."""
-        if not self.failed:
-            return ""
-        saved, missing = sum(self.outcomes.get(outcome, 0) for outcome in SAVED), self.outcomes.get(MISSING, 0)
-        said = f"{self.failed:,} objects were not {'brought back' if self.is_undo else 'copied'}."
-        said += f" The other {saved:,} are at their place." if saved else " Nothing was."
-        if self.outcomes.get(FAILED, 0):
-            return f"{said} Do what their problems ask for, and run it again."
-        if missing and self.is_undo:
-            again = f"lakegc restore {self.repository} {self.mark_id} SRC"
-            return f"{said} Neither quarantine nor the store keeps {missing:,} of them. If there is a backup: {again}."
-        if missing and self.verb == "restore":
-            return f"{said} {self.place} lacks {missing:,} of them: name the place that the backup was made to."
-        return f"{said} Other objects lie there, which are not overwritten."
-
-
 def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits | None = None) -> CopyResult:
     """Copy every expired object of a mark to `place` (a URI or an absolute folder), and record that it lies there.
 
@@ -102,25 +64,33 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     the same. Of a backup that lacks few objects (`safety.may_lack`) a sweep leaves these; one that lacks more counts as
     none. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
-    started = time.monotonic()
+    started, limits = time.monotonic(), limits or Limits()
     target = writable_place(context, place)
+    work = _Backup(OneCopy(context.data, target, limits.bandwidth_of_each, may_be_gone=True), context.namespace)
     with context.lease("backup"):
         stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         had = _had(context, target, stage.digest)
-        copied = copy_objects(
-            _spread(_expired(spark, context)),
-            context.data,
-            target,
-            DatasetFolder(target, f"{folder_of(context)}/objects"),
-            limits or Limits(),
-            may_be_gone=True,
-        )
-        result = _result("backup", context, target, copied, started)
+        journal = DatasetFolder(target, f"{folder_of(context)}/objects")
+        copied = carry_out(_spread(_expired(spark, context)), work.copy, journal, limits.parallel)
+        result = CopyResult.of("backup", context, target, copied, started)
         if result.failed <= may_lack(sum(result.outcomes.values())):
             digest = _write_manifest(context, target, copied, stage.digest, had)
             record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))
     return result
+
+
+@dataclass(frozen=True)
+class _Backup:
+    """Copies one object to its backup. An older copy saves none under a name that lakeFS never gives: who gives it may
+    write over it. Under the names that lakeFS gives, what a restore brought back is younger than its copy."""
+
+    work: OneCopy
+    namespace: Namespace
+
+    def copy(self, wanted: Json) -> Json:
+        unknown: bool = self.namespace.unknown(pa.array([wanted["address"]]))[0].as_py()
+        return replace(self.work, made_after=unknown).copy(wanted)
 
 
 def writable_place(context: MarkContext, place: str) -> StoreConfig:
@@ -202,8 +172,9 @@ def restore(
         if place is None:
             copied = undo.bring_back(context, objects, journal, limits.parallel)
         else:
-            copied = copy_objects(objects, source, context.data, journal, limits)
-        result = replace(_result("restore", context, source, copied, started), is_undo=place is None)
+            work = OneCopy(source, context.data, limits.bandwidth_of_each, sized=True)
+            copied = carry_out(objects, work.copy, journal, limits.parallel)
+        result = replace(CopyResult.of("restore", context, source, copied, started), is_undo=place is None)
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)
         _close_restore(spark, context, folder, copied.journal, result, whole=whole)
     if whole and not sum(result.outcomes.values()) and undo.is_swept(context):
@@ -326,16 +297,3 @@ def _spread(objects: DataFrame) -> DataFrame:
     count = count_of(objects)
     least = min(2 * spark_width(objects.sparkSession), count)
     return objects.repartition(max(1, least, min(_MOST_TASKS, count // _ROWS_A_TASK)))
-
-
-def _result(verb: str, context: MarkContext, place: StoreConfig, copied: Copied, started: float) -> CopyResult:
-    return CopyResult(
-        verb=verb,
-        repository=context.header.repository,
-        mark_id=context.header.mark_id,
-        place=place.root,
-        outcomes=dict.fromkeys((COPIED, ALREADY_THERE, MISSING, DIFFERENT, FAILED), 0) | copied.objects,
-        bytes=copied.bytes.get(COPIED, 0),
-        problems=copied.problems,
-        seconds=time.monotonic() - started,
-    )

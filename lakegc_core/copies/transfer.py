@@ -1,6 +1,6 @@
-"""Copies objects from one store to another on the executors, and journals what came of each.
+"""Does something to each of many objects on the executors, such as a copy, and journals what came of it.
 
-`backup` decides which objects are copied, and why; `marks.one_copy` copies one. `carry_out` also journals for `undo`.
+`backup` and `undo` decide what is done to which objects, and why; `marks.one_copy` copies one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakegc_core.marks.one_copy import FAILED, OneCopy
+from lakegc_core.marks.one_copy import FAILED
 from lakegc_core.names import Json
 from lakegc_core.spark.tasks import run_on_rows
-from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, part_results, parts_of
 
@@ -42,6 +41,11 @@ class Limits:
     parallel: int = 8
     bandwidth: int = 0
 
+    @property
+    def bandwidth_of_each(self) -> float:
+        """The share of one copy."""
+        return self.bandwidth / self.parallel
+
 
 @dataclass(frozen=True)
 class Copied:
@@ -51,24 +55,6 @@ class Copied:
     objects: dict[str, int]
     bytes: dict[str, int]
     problems: list[Json]
-
-
-def copy_objects(
-    objects: DataFrame,
-    source: StoreConfig,
-    target: StoreConfig,
-    journal: DatasetFolder,
-    limits: Limits,
-    *,
-    may_be_gone: bool = False,
-) -> Copied:
-    """Copy `objects` (columns address, size) on the executors, and write the outcomes (SCHEMA) to the folder `journal`.
-
-    What is at the target already and the same is not copied again, so that a broken copy is simply run once more.
-    `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
-    """
-    work = OneCopy(source, target, limits.bandwidth / limits.parallel, may_be_gone=may_be_gone)
-    return carry_out(objects.select("address", "size"), work.copy, journal, limits.parallel)
 
 
 def carry_out(objects: DataFrame, one: Callable[[Json], Json], journal: DatasetFolder, parallel: int) -> Copied:

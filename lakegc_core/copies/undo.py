@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from lakegc_core.copies.transfer import Copied, carry_out
 from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, PreconditionFailedError, SettingsError
 from lakegc_core.marks.artifacts import FORMAT
-from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED, SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of
-from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy
+from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING, OneCopy, is_another
 from lakegc_core.marks.quarantine import place_of, quarantined
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import first_planned_at, planned_before, sweeps_of
@@ -27,6 +27,7 @@ from lakegc_core.names import Json, Outcome
 from lakegc_core.policy.safety import FULL
 from lakegc_core.spark.tasks import clear_errors, many, moment
 from lakegc_core.store.base import Deleted, ObjectInfo, StoreConfig, connect, head_if_there
+from lakegc_core.store.clock import earliest
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep.conditions import NO_ETAG
 from lakegc_core.sweep.deletion import JOURNAL_EVERY
@@ -73,7 +74,7 @@ def check_keeps(context: MarkContext) -> None:
 
 def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The objects that sweeps of the mark deleted, or may have deleted: columns address, size, at. `at`: the last
-    moment at which they can have done so, by the collector's clock."""
+    moment at which they can have done so, by the collector's clock, or by the store's where nothing else tells."""
     told = _journalled(spark, context)
     if context.mark.header(any_version=True) is None:  # retired
         return told
@@ -104,20 +105,24 @@ def _say_theirs(context: MarkContext, theirs: DataFrame) -> None:
 
 
 def _last_seen_at(context: MarkContext, record: SweepRecord) -> float:
-    """The last moment at which a sweep that broke off can have deleted, unix seconds: nothing is sent in a wave that
-    lasts longer, and none begins without a sign of the wave before."""
+    """The last moment at which a sweep that broke off can have deleted, unix seconds by the clock of the data's store:
+    nothing is sent in a wave that lasts longer, and none begins without a sign of the wave before. The signs are dated
+    by the store of the workspace, which may have another clock."""
     written: float = max(
         each.as_py().timestamp()
         for batch in connect(context.workspace).list(f"{record.folder}/")
         for each in batch["last_modified"]
     )
+    there = earliest(context.workspace)  # asked first, so that time that passes in between makes it later
+    written += earliest(context.data) - there
     return written + context.level.watch_interval.total_seconds() + JOURNAL_EVERY
 
 
-def _records(spark: SparkSession, context: MarkContext) -> Records:
-    """The journals of the mark's sweeps, as far as they read."""
-    mine = [each for each in records_of(context).found if each.mark_id == context.header.mark_id]
-    return readable_records(spark, Records(tuple(each for each in mine if each.kind == Kind.SWEPT)))
+def _records(spark: SparkSession, context: MarkContext, sweep: int | None = None) -> Records:
+    """The journals of the mark's sweeps, or of one of them by its number, as far as they read."""
+    of = (Kind.SWEPT, context.header.mark_id)
+    mine = (each for each in records_of(context).found if (each.kind, each.mark_id) == of)
+    return readable_records(spark, Records(tuple(each for each in mine if sweep in (None, each.number))))
 
 
 def is_swept(context: MarkContext) -> bool:
@@ -141,10 +146,10 @@ def all_read(spark: SparkSession, context: MarkContext) -> bool:
     return _records(spark, context).whole
 
 
-def journals_of(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The rows of the journals of the mark's sweeps (`ledger.COLUMNS`), also of a mark that was retired or that
-    another version made."""
-    records = _records(spark, context)
+def journals_of(spark: SparkSession, context: MarkContext, sweep: int | None = None) -> DataFrame:
+    """The rows of the journals of the mark's sweeps, or of one of them (`ledger.COLUMNS`), also of a mark that was
+    retired or that another version made."""
+    records = _records(spark, context, sweep)
     if not records.whole:
         context.say(
             f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"
@@ -205,12 +210,13 @@ class _Undo:
     def bring_back(self, wanted: Json) -> Json:
         """Bring one object back, unless something lies under its key."""
         if self.copies is not None:
-            row = OneCopy(self.copies, self.data, may_be_gone=True).copy(wanted)
-            if row["outcome"] not in (MISSING, FAILED):
+            row = OneCopy(self.copies, self.data, sized=True, may_be_gone=True).copy(wanted)
+            if row["outcome"] not in (MISSING, FAILED) and not is_another(wanted, row):
                 return row
             undeleted = self._undelete(wanted)
             # Of what lies there after a failed copy nobody knows that it is whole, unless the store put it there.
-            return row if row["outcome"] == FAILED and undeleted["outcome"] != COPIED else undeleted
+            helps = {FAILED: (COPIED,), DIFFERENT: SAVED}.get(row["outcome"])
+            return undeleted if helps is None or undeleted["outcome"] in helps else row
         return self._undelete(wanted)
 
     def _undelete(self, wanted: Json) -> Json:

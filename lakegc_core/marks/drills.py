@@ -21,6 +21,8 @@ from lakegc_core.store.base import connect
 
 FOLDER = "drills"
 """The folder of a home for drills, with a folder for each, named after the moment at which it began."""
+QUARANTINE, STORE, BACKUP = "quarantine", "store", "backup"
+"""Ways by which objects come back, in the order in which a restore takes them."""
 PASSED, FAILED, UNFINISHED, DAMAGED = "passed", "failed", "unfinished", "damaged"
 """States of a drill. A damaged one has a record that does not read."""
 _BEGUN, _REPORT = "begun.json", "report.json"

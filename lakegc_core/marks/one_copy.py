@@ -54,19 +54,21 @@ class OneCopy:
     """Copies objects, one at a time. `bandwidth`: bytes a second between stores that cannot copy from each other; 0: no
     limit.
 
+    `sized`: an object of another size than asked for is another one (`is_another`): it is `different`, and not copied.
     `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
-    `made_after`: what lies at the target counts only if it was written after the source.
+    `made_after`: what lies at the target counts only if it was written after the source, or proves its content.
     """
 
     source: StoreConfig
     target: StoreConfig
     bandwidth: float = 0.0
+    sized: bool = False
     may_be_gone: bool = False
     made_after: bool = False
 
     def copy(self, wanted: Json) -> Json:
-        """Copy one object, and return what came of it (`transfer.SCHEMA`). `wanted`: address, and size as the mark
-        listed it."""
+        """Copy one object, and return what came of it (`transfer.SCHEMA`). `wanted`: address, and size as it is on
+        record."""
         row, found = self.look(wanted)
         return row if found is None else self.make(row, found)
 
@@ -82,6 +84,8 @@ class OneCopy:
             except ObjectNotFoundError:  # a 404 of a later request proves nothing of the source
                 return row | self._lacking(target, address, size), None
             row |= {"size": found.size, "etag": found.etag}
+            if self.sized and found.size != size:
+                return row | {"outcome": DIFFERENT, "problem": self._of_another_size(found, size)}, None
             there = head_if_there(target, address)
         except LakegcError as error:
             return row | {"problem": str(error)[:500]}, None
@@ -104,9 +108,16 @@ class OneCopy:
         if not _same(found, there):
             problem = f"{there.size:,} bytes lie there, not the {found.size:,} of the source"
             return {"outcome": DIFFERENT, "problem": problem}
-        if self.made_after and there.last_modified < found.last_modified:
+        proven = found.digest and there.digest
+        if self.made_after and not proven and there.last_modified < found.last_modified:
             return {"outcome": DIFFERENT, "problem": "the source was written over after it was copied"}
         return {"outcome": ALREADY_THERE}
+
+    def _of_another_size(self, found: ObjectInfo, size: int) -> str:
+        return (
+            f"not taken from {self.source.root}: {found.size:,} bytes lie there, not the {size:,} on record. If these "
+            "are the right ones, copy the object by hand, under its key"
+        )
 
     def _lacking(self, target: Store, address: str, size: int) -> Json:
         """The outcome of an object that the source does not hold."""
@@ -125,6 +136,11 @@ class OneCopy:
             target.upload(found.address, file)
         if self.bandwidth:
             time.sleep(max(0.0, found.size / self.bandwidth - (time.monotonic() - began)))
+
+
+def is_another(wanted: Json, row: Json) -> bool:
+    """True if the source holds another object than the one `wanted`, by the row that came of it (`OneCopy.sized`)."""
+    return bool(row["outcome"] == DIFFERENT and row["size"] != wanted["size"])
 
 
 def _same(one: ObjectInfo, other: ObjectInfo) -> bool:

@@ -64,9 +64,21 @@ def without_drills(store: Store, mark_folder: str) -> list[int]:
 
 
 def sweep_of_drill(store: Store, mark_folder: str, name: str) -> int | None:
-    """The number of the sweep of a drill, whose name begins with DRILL; None if no plan of it was sealed."""
-    numbers = sweeps_of(store, mark_folder)
-    return next((each for each in numbers if plan_of(store, mark_folder, each).get("only") == name), None)
+    """The number of the sweep of a drill, whose name begins with DRILL; None if no plan of it was sealed. MarkError if
+    a plan that may be its does not read."""
+    unread = ""
+    for number in sweeps_of(store, mark_folder):
+        key = f"{mark_folder}/sweeps/{number}/plan.json"
+        try:
+            plan = _sealed(store, key)
+        except MarkError as error:
+            unread = str(error)
+        else:
+            if plan is not None and plan.get("only") == name:
+                return number
+    if unread:
+        raise MarkError(f"Nobody knows whether the drill deleted anything: {unread}")
+    return None
 
 
 def plan_of(store: Store, mark_folder: str, number: int) -> Json:

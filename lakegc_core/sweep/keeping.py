@@ -18,7 +18,7 @@ from lakegc_core.errors import MarkError
 from lakegc_core.marks import quarantine
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.one_copy import DIFFERENT, MISSING, OneCopy
+from lakegc_core.marks.one_copy import DIFFERENT, MISSING, OneCopy, is_another
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.store.base import NOT_ASKED, ObjectInfo, StoreConfig, connect
 from lakegc_core.sweep.result import keeps
@@ -36,7 +36,10 @@ _SHARE = 0.75
 """Of the time that is left, the share in which copies begin. The rest is for the deletes of what was copied."""
 
 _NOT_ASKED: Json = {"outcome": NOT_ASKED}
-_OUTCOMES = {MISSING: str(Outcome.ALREADY_GONE), DIFFERENT: COPY_DIFFERS, NOT_ASKED: NOT_ASKED}
+_CHANGED: Json = {"outcome": str(Outcome.CHANGED)}
+_OUTCOMES = {MISSING: str(Outcome.ALREADY_GONE), DIFFERENT: COPY_DIFFERS} | {
+    each["outcome"]: each["outcome"] for each in (_NOT_ASKED, _CHANGED)
+}
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,19 @@ class Keeping:
 
         `until`: the end of the wave by the clock `now`. No copy begins in the last quarter of the time that is left.
         What has a copy already goes first: copies that took longer than their wave make the next one get somewhere.
-        What the store does not hold is not deleted: it is gone. `problems` gets why an object was not copied, of one.
+        What the store does not hold is not deleted: it is gone. Nor is an object of another size than the plan has: it
+        is another one. So each copy has the size that the journal names. `problems` gets why an object was not copied,
+        of one.
         """
         began = now()
         stop = began + _SHARE * (until - began)
-        work = OneCopy(self.data, self.place, made_after=True)
+        work = OneCopy(self.data, self.place, sized=True, made_after=True)
 
         def look(row: Json) -> tuple[Json, ObjectInfo | None]:
-            return work.look(row) if now() < stop else (_NOT_ASKED, None)
+            if now() >= stop:
+                return _NOT_ASKED, None
+            told, found = work.look(row)
+            return (_CHANGED if is_another(row, told) else told), found
 
         def make(looked: tuple[Json, ObjectInfo | None]) -> Json:
             row, found = looked

@@ -11,7 +11,8 @@ import pytest
 from lakegc_core.cli import main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
 from lakegc_core.copies import undo
-from lakegc_core.copies.backup import CopyResult, readable_place
+from lakegc_core.copies.backup import readable_place
+from lakegc_core.copies.result import CopyResult
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.base import connect

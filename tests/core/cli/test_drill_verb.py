@@ -10,7 +10,7 @@ import pytest
 
 from lakegc_core.cli import main, opening
 from lakegc_core.copies import drill as drilling
-from lakegc_core.copies.drill import Wanted
+from lakegc_core.copies.drill_objects import Wanted
 from lakegc_core.errors import RefusedError
 from lakegc_core.marks import drills
 from lakegc_core.names import Json

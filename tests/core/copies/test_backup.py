@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
-from lakegc_core.config.settings import ServerSettings, Settings
-from lakegc_core.copies.backup import CopyResult, _had, backup, readable_place, restore
+from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
+from lakegc_core.copies.backup import _had, backup, readable_place, restore
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts, folder_of
 from lakegc_core.marks.json_files import encode, sealed
@@ -21,6 +22,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from tests.support import servers
+from tests.support.lake import lake, leave, quick
 from tests.support.old_marks import maker
 from tests.support.replays import Replay, environment
 from tests.support.waiting import STARTS
@@ -85,6 +87,57 @@ def test_a_backup_taken_again_after_the_sweep_keeps_its_list_also_where_an_objec
         assert restore(spark, context, str(place)).outcomes["missing"] == 1, "who restores is told"
         del before[lost]
         assert contents(found, set(before)) == before
+
+
+@pytest.mark.parametrize("listed", ["by its manifest", "by the mark"])
+def test_a_copy_of_another_size_than_is_on_record_is_not_taken_and_keeps_nothing_right_out(
+    replay: Callable[[str], Replay], spark: SparkSession, tmp_path: Path, listed: str
+) -> None:
+    """As an object of a backup that was cut short. Where another tool made the backup, the mark has the sizes."""
+    found, place = replay("local_rich"), tmp_path / "backup"
+    with environment(found.variables()):
+        context = found.begin("m1")
+        pipeline.mark(spark, context)
+        before = contents(found, found.right())
+        backup(spark, context, str(place))
+        if listed == "by the mark":
+            (place / folder_of(context) / "manifest.json").unlink()
+        connect(context.data).delete_many(sorted(before))
+        victim = max(before, key=lambda key: len(before[key]))
+        (place / victim).write_bytes(before[victim][:-1])
+        result = restore(spark, context, str(place))
+        assert (result.outcomes["copied"], result.outcomes["different"]) == (len(before) - 1, 1) and result.failed == 1
+        (problem,) = result.problems
+        size = len(before[victim])
+        assert (
+            problem["address"] == victim and f"{size - 1:,} bytes lie there, not the {size:,} on" in problem["problem"]
+        )
+        assert not (found.root / victim).exists() and "another size than is on record" in result.trouble
+        (place / victim).write_bytes(before[victim])
+        assert restore(spark, context, str(place)).outcomes["copied"] == 1 and contents(found, set(before)) == before
+
+
+def test_an_older_copy_of_equal_size_saves_no_object_whose_name_may_be_written_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """lakeFS never gives the second name, and writes no object of the first twice."""
+    given, other = "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", "data/raw/customers.csv"
+    with lake(tmp_path, seed=3) as found, quick(spark):
+        found = replace(found, policies=(RepositoryPolicy(match="*", collect_unknown_names=True),))
+        repository = found.create("lake")
+        repository.set_rules(7)
+        repository.upload("main", "a", b"live")
+        repository.commit("main", "c")
+        for key in (given, other):
+            leave(repository, key, 9, b"as it is now")
+            connect(LocalConfig(f"{tmp_path}/spare")).write(key, b"as it was...")
+            os.utime(tmp_path / "spare" / key, (1.0, 1.0))
+        context = found.begin("lake", "m1")
+        pipeline.mark(spark, context)
+        saved = backup(spark, context, f"{tmp_path}/spare")
+        assert (saved.outcomes["already_there"], saved.outcomes["different"]) == (1, 1)
+        assert [each["address"] for each in saved.problems] == [other]
+        assert "Give the backup another place" in saved.trouble
 
 
 def test_what_differs_is_left_alone_and_said_and_a_sweep_that_needs_a_backup_leaves_it(
@@ -159,31 +212,3 @@ def test_rclone_copies_a_marks_list_away_and_brings_it_back_and_lakegc_restores_
         connect(context.data).delete_many(sorted(before))
         rclone_copies(tmp_path / "saved", found.root, lists)
         assert contents(found, set(before)) == before
-
-
-@pytest.mark.parametrize(
-    ("is_undo", "outcomes", "says"),
-    [
-        (True, {"copied": 2}, ""),
-        (True, {"copied": 2, "failed": 1}, "The other 2 are at their place. Do what their problems ask for, and run"),
-        (
-            True,
-            {"copied": 2, "missing": 1},
-            "Neither quarantine nor the store keeps 1 of them. If there is a backup: lakegc restore",
-        ),
-        (
-            True,
-            {"missing": 3},
-            "3 objects were not brought back. Nothing was. Neither quarantine nor the store keeps 3 of them.",
-        ),
-        (True, {"already_there": 1, "different": 1}, "Other objects lie there, which are not overwritten."),
-        (False, {"missing": 3}, "Nothing was. s3://b/ns lacks 3 of them: name the place that the backup was made to."),
-        (False, {"failed": 3}, "Nothing was. Do what their problems ask for, and run it again."),
-    ],
-)
-def test_what_a_restore_could_not_do_is_said_with_what_helps_and_run_again_only_where_that_helps(
-    is_undo: bool, outcomes: dict[str, int], says: str
-) -> None:
-    result = CopyResult("restore", "lake", "m1", "s3://b/ns", outcomes, 0, [], 1.0, is_undo=is_undo)
-    assert says in result.trouble and bool(says) == bool(result.trouble)
-    assert ("run it again" in result.trouble) == bool(outcomes.get("failed"))

@@ -15,8 +15,9 @@ from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copying
 from lakegc_core.copies import undo
-from lakegc_core.copies.drill import Wanted, finish, way_of
-from lakegc_core.errors import RefusedError, SettingsError, StoreError
+from lakegc_core.copies.drill import finish, way_of
+from lakegc_core.copies.drill_objects import Wanted
+from lakegc_core.errors import MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.marks.emptying import delete_below
@@ -163,6 +164,69 @@ def test_a_drill_that_is_killed_is_ended_by_the_next_one_and_nothing_is_emptied_
         assert report["sweep"] is None and drills.last_drill(mark) is None, "it counts for nothing"
     else:
         assert report["passed"] and outcomes(report) == {"back": 3}
+
+
+def test_a_drill_whose_plan_does_not_read_stays_open_and_says_that_nobody_knows_what_it_deleted(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = connect(mark.workspace), f"{mark.mark.folder}/sweeps/1/plan.json"
+    sealed: list[bytes] = []
+
+    def breaking(*_: object, **__: object) -> None:
+        sealed.append(store.read(key))
+        store.write(key, b"damaged")
+        raise StoreError("the store is away")
+
+    unknown = (
+        "Nobody knows whether the drill deleted anything: .*plan.json is not a JSON object.* Bring back what drill "
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("lakegc_core.sweep.sweep.close_with_statement", breaking)
+        with pytest.raises(MarkError, match=unknown):
+            pipeline.drill(fast, mark)
+    (left,) = drills.unfinished(mark)
+    assert lying(mark) == {}
+    with pytest.raises(MarkError, match=unknown):
+        finish(fast, mark, left)
+    assert drills.unfinished(mark) == [left]
+    store.write(key, sealed[0])
+    assert finish(fast, mark, left)["passed"] and lying(mark) == DEAD
+
+
+def test_what_does_not_read_after_a_drill_fails_it_by_name_and_the_drill_is_over(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an object under a key that the role may not use, or one of a rule that archives what is written."""
+    victim, bring_back, download = min(DEAD), undo.bring_back, LocalStore.download
+
+    def refusing(store: LocalStore, key: str, file: IO[bytes]) -> None:
+        if key == victim and "/quarantine/" not in store.root:
+            raise StoreError("InvalidObjectState")
+        download(store, key, file)
+
+    def archiving(*told: Any) -> Any:
+        monkeypatch.setattr(LocalStore, "download", refusing)
+        return bring_back(*told)
+
+    monkeypatch.setattr(undo, "bring_back", archiving)
+    report = pipeline.drill(fast, mark)
+    assert not report["passed"] and outcomes(report) == {"back": 2, "different": 1}
+    assert drills.unfinished(mark) == []
+    (bad,) = (each for each in report["objects"] if each["problem"])
+    assert (bad["address"], bad["problem"]) == (victim, "it does not read: InvalidObjectState")
+    assert "1 of 3 objects did not come back" in backup_guard(mark)
+
+
+def test_what_an_earlier_sweep_of_the_mark_failed_to_delete_is_judged_by_the_sweep_of_the_drill(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete_many", lambda store, keys, *told: ["failed:still_there"] * len(keys))
+        swept = swept_report(fast, replace(mark, policy=replace(mark.policy, drill_within=None)))
+    assert swept.outcomes["failed:still_there"] == 3 and lying(mark) == DEAD
+    report = pipeline.drill(fast, open_mark(mark, "m1"))
+    assert report["passed"] and outcomes(report) == {"back": 3}
+    assert [each["sweep"] for each in report["objects"]] == [["deleted"]] * 3
 
 
 def test_a_drill_is_ended_although_nothing_keeps_any_more_what_it_deleted(

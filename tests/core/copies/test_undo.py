@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +33,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.base import Store, connect
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.settings import StoreSettings, Untold
-from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
+from lakegc_core.sweep.deletion import JOURNAL_EVERY, OUTCOMES_SCHEMA
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from tests.support.lake import lake, leave, quick
@@ -183,6 +185,23 @@ def test_where_no_copy_in_quarantine_can_be_carried_back_the_store_takes_its_del
     assert (lost["outcome"], lost["problem"]) == ("failed", "AccessDenied")
 
 
+def test_a_copy_in_quarantine_of_another_size_is_not_taken_and_the_store_takes_its_delete_back_if_it_can(
+    night: Night, tmp_path: Path
+) -> None:
+    copies, now = LocalConfig(str(tmp_path)), datetime.now(UTC)
+    work = _Undo(night.mark.data, now + DAY, now - DAY, DAY, copies)
+    for key in ("data/cut", "data/cut and gone"):
+        connect(copies).write(key, b"1234")
+    wanted = {"address": "data/cut", "size": 5, "at": now}
+    lost = work.bring_back(wanted | {"address": "data/cut and gone"})
+    assert lost["outcome"] == "different" and "4 bytes lie there, not the 5 on record" in lost["problem"]
+    night.store.write("data/cut", b"12345")
+    night.store.delete_many(["data/cut"])
+    assert [work.bring_back(wanted)["outcome"] for _ in range(2)] == ["copied", "already_there"]
+    assert night.store.read("data/cut") == b"12345"
+    night.store.delete_many(["data/cut"])
+
+
 def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> None:
     night.delete_again()
     workspace, folder = connect(night.mark.workspace), f"{night.mark.mark.folder}/sweeps/1"
@@ -201,6 +220,24 @@ def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> N
     finally:
         for key, data in files.items():
             workspace.write(key, data)
+
+
+@pytest.mark.parametrize("behind", [3600.0, -3600.0])
+def test_when_a_killed_sweep_was_last_seen_is_told_by_the_clock_of_the_store_that_dates_its_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: float
+) -> None:
+    """Of two stores whose clocks differ: deletes are dated by the one, the files of the sweep by the other."""
+    context: Any = SimpleNamespace(
+        data=LocalConfig(str(tmp_path / "data")), workspace=LocalConfig(str(tmp_path / "marks")), level=FULL
+    )
+    now = 1_700_000_000.0
+    times = {context.data.root: now, context.workspace.root: now - behind}
+    monkeypatch.setattr(LocalStore, "clock", lambda store: datetime.fromtimestamp(times[store.root], UTC))
+    connect(context.workspace).write("m1/sweeps/1/plan.json", b"{}")
+    os.utime(tmp_path / "marks/m1/sweeps/1/plan.json", (0.0, now - behind - 60.0))
+    record: Any = SimpleNamespace(folder="m1/sweeps/1")
+    wave = FULL.watch_interval.total_seconds() + JOURNAL_EVERY
+    assert undo._last_seen_at(context, record) == now - 60.0 + wave
 
 
 @pytest.mark.parametrize("closed", [False, True])

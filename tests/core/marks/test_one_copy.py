@@ -83,6 +83,30 @@ def test_other_bytes_of_the_same_size_are_seen_where_both_stores_prove_what_they
     assert outcome(s3, target) == "different"
 
 
+def test_an_older_copy_counts_as_one_of_what_may_be_written_over_only_where_both_stores_prove_their_content(
+    s3: S3Config, behind: tuple[S3Config, Proxy], tmp_path: Path
+) -> None:
+    """As one of what a restore has brought back since."""
+    target = replace(s3, prefix=f"{s3.prefix}-backup")
+
+    def outcome_of(target: StoreConfig) -> str:
+        return str(OneCopy(s3, target, made_after=True).copy({"address": KEY, "size": len(BYTES)})["outcome"])
+
+    def later(request: Request, forward: Forward) -> Answer | None:
+        answer = before(request, forward)
+        if answer is None or request.method != "HEAD" or f"/{s3.prefix}/" not in request.path:
+            return answer
+        named = {name: value for name, value in answer.headers.items() if name.lower() != "last-modified"}
+        return replace(answer, headers=named | {"Last-Modified": "Fri, 01 Jan 2100 00:00:00 GMT"})
+
+    before = behind[1].hook
+    connect(s3).write(KEY, BYTES)
+    assert outcome_of(target) == outcome_of(LocalConfig(str(tmp_path))) == "copied"
+    with hooked(behind[1], later):
+        assert outcome_of(target) == ("already_there" if connect(target).head(KEY).digest else "different")
+        assert outcome_of(LocalConfig(str(tmp_path))) == "different"
+
+
 @pytest.mark.parametrize("s3", ["plain"], indirect=True)
 def test_a_copy_that_does_not_show_has_failed_and_says_nothing_of_its_object(
     s3: S3Config, behind: tuple[S3Config, Proxy]

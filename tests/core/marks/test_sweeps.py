@@ -29,12 +29,21 @@ def test_sweeps_are_numbered_and_dry_runs_and_strange_folders_are_none(store: Lo
     assert sweeps.sweeps_of(store, "m2") == []
 
 
-def test_the_sweep_of_a_drill_is_told_by_its_plan_and_one_whose_plan_does_not_read_is_none(store: LocalStore) -> None:
-    for number, plan in enumerate((b"{}", b'{"only": "drill:d1"}', b'{"only": "unified:x"}', b"?"), 1):
-        store.write(f"m1/sweeps/{number}/plan.json", plan)
+def test_the_sweep_of_a_drill_is_told_by_its_plan_and_nobody_knows_what_a_plan_says_that_does_not_read(
+    store: LocalStore,
+) -> None:
+    for number, plan in enumerate(({}, {"only": "drill:d1"}, {"only": "unified:x"}), 1):
+        store.write(f"m1/sweeps/{number}/plan.json", encode(sealed(plan)))
+    store.write("m1/sweeps/4/outcomes/part-1.parquet", b"")
     assert sweeps.without_drills(store, "m1") == [1, 3, 4]
     assert sweeps.sweep_of_drill(store, "m1", "drill:d1") == 2
     assert sweeps.sweep_of_drill(store, "m1", "drill:d2") is None
+    for damaged in (b"?", encode(sealed({"only": "unified:y"}) | {"only": "unified:z"})):
+        store.write("m1/sweeps/4/plan.json", damaged)
+        assert sweeps.without_drills(store, "m1") == [1, 3, 4]
+        assert sweeps.sweep_of_drill(store, "m1", "drill:d1") == 2
+        with pytest.raises(MarkError, match=r"Nobody knows whether the drill deleted anything: m1/sweeps/4/plan\.json"):
+            sweeps.sweep_of_drill(store, "m1", "drill:d2")
 
 
 def test_what_lies_at_the_top_of_a_sweep_tells_how_far_it_came(store: LocalStore) -> None:

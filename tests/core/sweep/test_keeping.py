@@ -352,6 +352,16 @@ def test_a_copy_counts_only_if_it_is_younger_than_its_object(keeping: Keeping) -
     assert told(keeping)[first] == COPY_DIFFERS and first in _lying(keeping.data)
 
 
+def test_an_object_of_another_size_than_the_plan_has_is_another_one_and_stays_without_a_copy(keeping: Keeping) -> None:
+    first, second, third = DEAD
+    connect(keeping.data).write(first, b"written over since")
+    problems: list[str] = []
+    outcomes = told(keeping, problems=problems)
+    assert outcomes == {first: Outcome.CHANGED, second: Outcome.DELETED, third: Outcome.DELETED}
+    assert _lying(keeping.data) == {first: b"written over since"} and problems == []
+    assert _lying(keeping.place).keys() == {second, third}
+
+
 def test_what_is_gone_is_told_and_no_delete_is_sent(keeping: Keeping) -> None:
     first = min(DEAD)
     connect(keeping.data).delete_many([first])

@@ -119,7 +119,7 @@ def test_a_restore_from_the_wrong_place_is_none_and_its_message_says_that_nothin
     (tmp_path / "wrong" / "data" / "another").write_bytes(b"of another repository, perhaps")
     found = town.restore(mark, place=tmp_path / "wrong")
     assert found.outcomes["missing"] == 4 == found.failed
-    assert "Nothing was" in found.trouble and "other" not in found.trouble
+    assert "None of 4 objects was copied" in found.trouble and "other" not in found.trouble
     assert whatif(town.spark, mark, Wish({})).today.objects == 0 and _was_swept(mark), "no answer is refused"
     assert town.told() == (4, 46)
     (town.place / key(3)).unlink()
