@@ -6,8 +6,9 @@ entry. Its path is searched for, and the walk goes on behind it. Nothing that co
 is not found, the error stays, and says where to look.
 
 Paths are bytes. lakeFS's answers do not tell bytes that are not UTF-8, but its requests take them. Where a whole page
-has such a byte at the same place, each value of this byte is asked for by itself, as prefix. In texts here such bytes
-stand as Python's `surrogateescape` writes them.
+has such a byte at the same place, each value of this byte is asked for by itself, as prefix. Where that may be the
+beginning of U+FFFD, by which lakeFS tells such bytes, so are the next two. In texts here such bytes stand as Python's
+`surrogateescape` writes them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakegc_core.errors import ServerError
@@ -29,8 +30,9 @@ BEHIND_TEXT = "\x7f\U0010ffff"
 """Behind some beginning of a path: sorts before every byte that is not UTF-8, and after nearly all that is."""
 
 _BEHIND_ALL = "\udcff" * 64  # behind some beginning: sorts after all that goes on from there
-_NOT_ASCII = range(0x80, 0x100)
-_BEGINS_REPLACEMENT = "\udcef"  # a path that goes on so may be told as it is, or hold a byte that is not UTF-8
+_NOT_ASCII, _EVERY = range(0x80, 0x100), range(0x100)
+_REPLACEMENT = "\udcef\udcbf\udcbd"  # the bytes of U+FFFD itself, which lakeFS tells as it is
+_BEGINS_REPLACEMENT = (_REPLACEMENT[0], _REPLACEMENT[:2])  # what goes on so may be that, or no UTF-8
 
 _NO_URL = "could not parse URI: "
 _QUOTED = re.compile(_NO_URL + r'parse ("(?:[^"\\]|\\.)*")')
@@ -72,22 +74,24 @@ class Shown:
         For a page from which `furthest` does not lead on. ServerError if a part of its paths stays unknown.
         """
         start = paths[-1].partition(NOT_TEXT)[0]
+        if self.begins.endswith(_BEGINS_REPLACEMENT) and not after.startswith(self.begins + _BEHIND_ALL):
+            return self._by_next_byte(self.begins, _EVERY), self.begins + _BEHIND_ALL
         if not start.startswith(self.begins) or after.startswith(start + _BEHIND_ALL):
             raise ServerError(
                 f"{self.listing}: lakeFS shows {len(paths):,} paths in a row after {after!r} that are not UTF-8. What "
                 "lies behind them cannot be asked for, so nothing can be called garbage. Rename some of them."
             )
-        return self._odd(start), start + _BEHIND_ALL
+        return self._by_next_byte(start, _NOT_ASCII), start + _BEHIND_ALL
 
-    def _odd(self, start: str) -> Iterator[list[ObjectStats]]:
-        for byte in _NOT_ASCII:
+    def _by_next_byte(self, start: str, values: Iterable[int]) -> Iterator[list[ObjectStats]]:
+        for byte in values:
             begins = start + bytes([byte]).decode("utf-8", "surrogateescape")
             listing = replace(self.listing, params={**self.listing.params, "prefix": begins})
             yield from replace(self, listing=listing, begins=begins).pages()
 
     def _known(self, told: str) -> str:
         """A path as far as it is known: `begins` in its place."""
-        shown = re.sub("[\udc80-\udcff]", NOT_TEXT, self.begins)
+        shown = re.sub("[\udc80-\udcff]", NOT_TEXT, self.begins.replace(_REPLACEMENT, NOT_TEXT))
         if not told.startswith(shown) or self.begins.endswith(_BEGINS_REPLACEMENT):
             return told
         return self.begins + told[len(shown) :]

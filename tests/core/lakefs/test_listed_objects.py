@@ -78,7 +78,20 @@ def test_a_branch_with_paths_that_are_no_text_is_shown_whole_and_each_path_once(
     assert found == [told(path) for path in paths]
 
 
-@pytest.mark.parametrize("start", [b"b\xe9", b"b\xe9/\xfc", b"b\xe4\xb8", b"b\x7f\xf5", b"b\xff"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        *(b"b\xe9", b"b\xe9/\xfc", b"b\xe4\xb8", b"b\x7f\xf5", b"b\xff"),
+        *(
+            b"b\xef\xbf\xbd/",
+            b"b\xef\xbf\xbd\xef\xbf\xbd",
+            b"b\xef\xbf\xbd/\xe9",
+            b"b\xef\xbf\xbd\xef",
+            b"b\xe9\xef\xbf\xbd",
+        ),
+        *(b"b\xef", b"b\xef\xff", b"b\xef\x90", b"b\xef\xbf", b"b\xef\xbf\xff", b"b\xef\xbf\xbe\xff"),
+    ],
+)
 def test_more_paths_than_a_page_holds_that_are_no_text_at_the_same_place_are_shown_whole(
     server: Scripted, start: bytes
 ) -> None:
@@ -93,8 +106,8 @@ def test_more_paths_than_a_page_holds_that_are_no_text_at_the_same_place_are_sho
 def test_a_page_of_paths_of_which_nobody_can_tell_whether_they_are_text_is_an_error_if_more_follow(
     server: Scripted,
 ) -> None:
-    """b"\xef" may be a byte that is not UTF-8, or the first one of U+FFFD itself."""
-    shows_bytes(server, [b"a", *(b"b\xef%04d" % number for number in range(1001)), b"c"])
+    """b"\xef" may be a byte that is not UTF-8, or the first one of U+FFFD itself. b"\xc3\xa9" is text."""
+    shows_bytes(server, [b"a", *(b"b\xef\xc3\xa9%04d" % number for number in range(1001)), b"c"])
     with pytest.raises(ServerError, match=r"main/objects/ls: lakeFS shows 1,000 paths in a row after 'b.*not UTF-8"):
         list(server.client.objects("repo", "main"))
 
