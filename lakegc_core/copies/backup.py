@@ -172,7 +172,7 @@ def restore(
         if place is None:
             copied = undo.bring_back(context, objects, journal, limits.parallel)
         else:
-            work = OneCopy(source, context.data, limits.bandwidth_of_each, sized=True)
+            work = OneCopy(source, context.data, limits.bandwidth_of_each, sized=True, if_absent=True)
             copied = carry_out(objects, work.copy, journal, limits.parallel)
         result = replace(CopyResult.of("restore", context, source, copied, started), is_undo=place is None)
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)

@@ -210,7 +210,7 @@ class _Undo:
     def bring_back(self, wanted: Json) -> Json:
         """Bring one object back, unless something lies under its key."""
         if self.copies is not None:
-            row = OneCopy(self.copies, self.data, sized=True, may_be_gone=True).copy(wanted)
+            row = OneCopy(self.copies, self.data, sized=True, may_be_gone=True, if_absent=True).copy(wanted)
             if row["outcome"] not in (MISSING, FAILED) and not is_another(wanted, row):
                 return row
             undeleted = self._undelete(wanted)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
+from lakegc_core.errors import LakegcError, NoConditionsError, ObjectNotFoundError, PreconditionFailedError, StoreError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.names import Json
 from lakegc_core.store.base import ObjectInfo, Store, StoreConfig, connect, head_if_there
@@ -56,6 +56,7 @@ class OneCopy:
 
     `sized`: an object of another size than asked for is another one (`is_another`): it is `different`, and not copied.
     `may_be_gone`: a copy of the size asked for is `already_there` also if the source holds the object no longer.
+    `if_absent`: what somebody else writes to the target meanwhile stays, as far as stores know such a condition.
     `made_after`: what lies at the target counts only if it was written after the source, or proves its content.
     """
 
@@ -65,6 +66,7 @@ class OneCopy:
     sized: bool = False
     may_be_gone: bool = False
     made_after: bool = False
+    if_absent: bool = False
 
     def copy(self, wanted: Json) -> Json:
         """Copy one object, and return what came of it (`transfer.SCHEMA`). `wanted`: address, and size as it is on
@@ -95,13 +97,31 @@ class OneCopy:
         """Copy an object that has no copy, as `look` found it, and prove the copy."""
         source, target = connect(self.source), connect(self.target)
         try:
-            if target.copy(self.source, found.address, found.address, found) is None:
-                self._carry(source, target, found)
+            there = self._send(source, target, found)
+            if there is not None:
+                return row | self._lying(found, there)
             if not _same(found, target.head(found.address)):
                 raise StoreError(f"the copy in {self.target.root} is not what {self.source.root} holds")
         except (LakegcError, OSError) as error:  # such as a full disk, on the way between two stores
             return row | {"problem": str(error)[:500]}
         return row | {"outcome": COPIED}
+
+    def _send(self, source: Store, target: Store, found: ObjectInfo) -> ObjectInfo | None:
+        """Copy an object. Returns what lies at the target if something came there first: then it was left alone."""
+        if self.if_absent:
+            try:
+                self._put(source, target, found, if_absent=True)
+                return None
+            except (PreconditionFailedError, NoConditionsError):
+                there = head_if_there(target, found.address)
+                if there is not None:
+                    return there
+        self._put(source, target, found)  # also where a store refuses the condition although nothing lies there
+        return None
+
+    def _put(self, source: Store, target: Store, found: ObjectInfo, **condition: bool) -> None:
+        if target.copy(self.source, found.address, found.address, found, **condition) is None:
+            self._carry(source, target, found, **condition)
 
     def _lying(self, found: ObjectInfo, there: ObjectInfo) -> Json:
         """The outcome of an object under whose key something lies at the target."""
@@ -127,13 +147,13 @@ class OneCopy:
                 return {"outcome": ALREADY_THERE}
         return {"outcome": MISSING, "problem": f"{self.source.root} does not hold it"}
 
-    def _carry(self, source: Store, target: Store, found: ObjectInfo) -> None:
+    def _carry(self, source: Store, target: Store, found: ObjectInfo, **condition: bool) -> None:
         """Between stores that cannot copy from each other: down and up again."""
         with _room.taken(found.size), tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             began = time.monotonic()
             source.download(found.address, file)
             file.seek(0)
-            target.upload(found.address, file)
+            target.upload(found.address, file, **condition)
         if self.bandwidth:
             time.sleep(max(0.0, found.size / self.bandwidth - (time.monotonic() - began)))
 

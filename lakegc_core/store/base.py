@@ -195,8 +195,19 @@ class Store(Protocol):
         """
         return
 
-    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+    def copy(
+        self,
+        source: StoreConfig,
+        source_key: str,
+        key: str,
+        found: ObjectInfo | None = None,
+        *,
+        if_absent: bool = False,
+    ) -> str | None:
         """Copy an object of another root to `key` inside the store, overwriting it, and return the new ETag.
+
+        `if_absent`: PreconditionFailedError, and nothing copied, if something lies under `key`. NoConditionsError if it
+        is known that the store cannot tell. S3 tells of what one request copies or uploads, if the server does.
 
         `found`: what HEAD has just shown of the source; None: a store that has to know asks for it. What takes several
         requests copies exactly this object, or raises.
@@ -208,8 +219,9 @@ class Store(Protocol):
     def download(self, key: str, file: IO[bytes]) -> None:
         """Write the whole object to a file, piece by piece; the length is checked. ObjectNotFoundError if absent."""
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
-        """Write what the file holds from its place on, of any size, over whatever lies under the key."""
+    def upload(self, key: str, file: IO[bytes], *, if_absent: bool = False) -> None:
+        """Write what the file holds from its place on, of any size, over whatever lies under the key. `if_absent`: as
+        of `copy`."""
 
     def clock(self) -> datetime:
         """The store's own time, by one request: the date of its answer, in whole seconds where it gives no more."""

@@ -160,7 +160,15 @@ class AzureStore(RemoteStore):
         """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
         return delete_fault(self, self._deletes)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+    def copy(
+        self,
+        source: StoreConfig,
+        source_key: str,
+        key: str,
+        found: ObjectInfo | None = None,
+        *,
+        if_absent: bool = False,
+    ) -> str | None:
         """Copy a blob of the same account, inside the service. Large ones go block by block."""
         if not isinstance(source, AzureConfig) or (source.account, source.url) != (
             self._config.account,
@@ -174,7 +182,8 @@ class AzureStore(RemoteStore):
         def changed() -> bool:
             return origin.head(source_key).etag != found.etag
 
-        return self._copy(origin._source(source_key, found.size), key, match, changed)
+        condition = {"match_condition": MatchConditions.IfMissing} if if_absent else {}
+        return self._copy(origin._source(source_key, found.size), key, match, changed, **condition)
 
     def _source(self, key: str, size: int, version: str | None = None) -> _Source:
         """A blob here, or a version of it, as the source of a copy. StoreError if no token for it can be had."""
@@ -256,10 +265,10 @@ class AzureStore(RemoteStore):
             found.readinto(file)
         check_whole(found.size, file.tell() - start, key, self.root)
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
+    def upload(self, key: str, file: IO[bytes], *, if_absent: bool = False) -> None:
         """Send the blob, in blocks if it is large."""
         with self.container.errors("Put Blob", key):
-            self.container.blob(key).upload_blob(file, overwrite=True)
+            self.container.blob(key).upload_blob(file, overwrite=not if_absent)
 
     def clock(self) -> datetime:
         """The date of the answer to a request for properties; one without a date is asked for again."""

@@ -183,11 +183,20 @@ class GCSStore(RemoteStore):
         """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
         return delete_fault(self, self._deletes)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+    def copy(
+        self,
+        source: StoreConfig,
+        source_key: str,
+        key: str,
+        found: ObjectInfo | None = None,
+        *,
+        if_absent: bool = False,
+    ) -> str | None:
         """Copy an object that the same endpoint reaches, in as many steps as the service wants."""
         if not isinstance(source, GCSConfig) or source.endpoint_url != self._config.endpoint_url:
             return None
-        return self._rewrite(GCSStore(source, self.client, self.session)._blob(source_key), source_key, key)
+        origin, condition = GCSStore(source, self.client, self.session), {"if_generation_match": 0} if if_absent else {}
+        return self._rewrite(origin._blob(source_key), source_key, key, **condition)
 
     def _rewrite(self, origin: Any, source_key: str, key: str, **condition: int) -> str:
         target = self._blob(key)
@@ -247,13 +256,15 @@ class GCSStore(RemoteStore):
         self._call("reading", key, fetch)
         file.truncate()
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
+    def upload(self, key: str, file: IO[bytes], *, if_absent: bool = False) -> None:
         """Send the object, in pieces if it is large."""
-        blob, start = self._blob(key), file.tell()
+        blob, start, free = self._blob(key), file.tell(), 0 if if_absent else None
 
         def send() -> None:
             file.seek(start)
-            blob.upload_from_file(file, content_type=_CONTENT_TYPE, retry=None, timeout=self._time)
+            blob.upload_from_file(
+                file, content_type=_CONTENT_TYPE, if_generation_match=free, retry=None, timeout=self._time
+            )
 
         self._call("writing", key, send)
 

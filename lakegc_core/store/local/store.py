@@ -171,12 +171,20 @@ class LocalStore:
         """A folder keeps nothing of what is deleted."""
         raise ObjectNotFoundError(f"{self.root}: nothing of {deleted.address!r} is left: a folder keeps no versions")
 
-    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+    def copy(
+        self,
+        source: StoreConfig,
+        source_key: str,
+        key: str,
+        found: ObjectInfo | None = None,
+        *,
+        if_absent: bool = False,
+    ) -> str | None:
         """Copy a file from another folder."""
         if not isinstance(source, LocalConfig):
             return None
         with LocalStore(source)._files.opened(source_key, "copying") as file:
-            return writes.put(self._files, key, file)
+            return writes.put(self._files, key, file, if_absent=if_absent)
 
     def download(self, key: str, file: IO[bytes]) -> None:
         """Copy the file into another one."""
@@ -185,9 +193,9 @@ class LocalStore:
             shutil.copyfileobj(found, file, 1 << 20)
         check_whole(announced, file.tell() - start, key, self.root)
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
+    def upload(self, key: str, file: IO[bytes], *, if_absent: bool = False) -> None:
         """Write the file whole or not at all."""
-        writes.put(self._files, key, file)
+        writes.put(self._files, key, file, if_absent=if_absent)
 
     def clock(self) -> datetime:
         """The time that the file system gives a new file: a file server's own, where there is one."""

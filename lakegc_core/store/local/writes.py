@@ -8,6 +8,7 @@ Not here: which file a key names (`files`).
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -17,12 +18,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError
+from lakegc_core.errors import NoConditionsError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.store.local.files import HIDDEN, Files, etag_of
 
 LOCK = HIDDEN + b"lock"
 """The file by which writers of one folder wait for each other."""
 _TEMPORARY = re.compile(re.escape(HIDDEN) + rb"[0-9a-f]{32}")
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _ABANDONED = 3600.0  # seconds without a change after which nobody writes a file any more
 
 
@@ -86,6 +88,10 @@ def _link(files: Files, written: bytes, path: bytes, key: str) -> None:
         os.link(written, path)
     except FileExistsError as error:
         raise PreconditionFailedError(f"{files.root}: {key!r} is there already") from error
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise NoConditionsError(f"{files.root}: the file system has no hard links: {error.strerror}") from error
 
 
 def _replace_matching(files: Files, written: bytes, path: bytes, key: str, if_match: str) -> None:

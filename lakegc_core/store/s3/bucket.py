@@ -61,6 +61,10 @@ class Bucket:
         except ValueError:  # as boto3 has it of a date that does not read
             raise IncompleteError(f"{self.root}: the store's answer about {key!r} does not read") from None
 
+    def takes(self, operation: str, argument: str) -> bool:
+        """True if the SDK knows this argument of an operation of S3."""
+        return argument in self.client.meta.service_model.operation_model(operation).input_shape.members
+
     def answer(self, operation: str, key: str, **arguments: Any) -> Any:
         """Ask the client for any answer: an answer that refuses, or that finds nothing, is dated too."""
         try:
@@ -76,7 +80,7 @@ class Bucket:
         what = f"{self.root}: {''.join(part.capitalize() for part in operation.split('_'))} of {key!r}"
         if code in ABSENT and operation not in _LISTS:
             return ObjectNotFoundError(f"{what}: there is no such object")
-        if code in CONDITION_FAILED and operation == "put_object":
+        if code in CONDITION_FAILED and operation in ("put_object", "copy_object"):
             return PreconditionFailedError(f"{what}: the object is there already, or is not the one expected ({code})")
         if isinstance(error, ClientError):
             what += f": the store answered {code} after {attempts_of(error)} attempts"

@@ -64,6 +64,7 @@ from lakegc_core.store.settings import StoreSettings
 # Many stores send no byte of their answer before a copy is complete: no request may take them longer than the read
 # timeout. Bytes.
 _COPY_AT_ONCE = 256 << 20  # larger objects are copied part by part
+_PUT_AT_ONCE = 8 << 20  # larger objects are uploaded part by part, without a condition
 _IN_PARTS = TransferConfig(multipart_threshold=_COPY_AT_ONCE, multipart_chunksize=64 << 20)
 _VERSIONING = {None: False, "Enabled": True}
 """Maps the bucket's status to True if the deleted stay. `Suspended` does not tell: older objects leave a version."""
@@ -219,7 +220,15 @@ class S3Store(RemoteStore):
         """Remove the delete markers of the delete, in a bucket that keeps versions."""
         undelete(self._bucket, deleted)
 
-    def copy(self, source: StoreConfig, source_key: str, key: str, found: ObjectInfo | None = None) -> str | None:
+    def copy(
+        self,
+        source: StoreConfig,
+        source_key: str,
+        key: str,
+        found: ObjectInfo | None = None,
+        *,
+        if_absent: bool = False,
+    ) -> str | None:
         """Copy an object that the same endpoint and credentials reach. A large one goes part by part."""
         if not isinstance(source, S3Config) or _reach(source) != _reach(self._config):
             return None
@@ -236,7 +245,14 @@ class S3Store(RemoteStore):
             else:
                 return self.head(key).etag or ""
         asked = {"Key": self._base + key, "CopySource": origin, **self._encryption}
-        answer = self._bucket.call("copy_object", source_key, **asked)
+        if if_absent and self._bucket.takes("CopyObject", "IfNoneMatch"):
+            asked["IfNoneMatch"] = "*"
+        try:
+            answer = self._bucket.call("copy_object", source_key, **asked)
+        except StoreError as error:
+            if "IfNoneMatch" in asked and code_of(error.__context__) in CONDITION_UNKNOWN:
+                raise NoConditionsError(str(error)) from None
+            raise
         return bare(answer.get("CopyObjectResult", {}).get("ETag")) or self.head(key).etag or ""
 
     def download(self, key: str, file: IO[bytes]) -> None:
@@ -246,8 +262,14 @@ class S3Store(RemoteStore):
         file.seek(0, os.SEEK_END)  # parts come in any order
         check_whole(announced, file.tell() - start, key, self.root)
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
+    def upload(self, key: str, file: IO[bytes], *, if_absent: bool = False) -> None:
         """Send the object, in parts if it is large."""
+        start = file.tell()
+        if if_absent and file.seek(0, os.SEEK_END) - start <= _PUT_AT_ONCE:
+            file.seek(start)
+            self._put(key, file.read(), True, None, [])
+            return
+        file.seek(start)
         self._bucket.call("upload_fileobj", key, Key=self._base + key, Fileobj=file, ExtraArgs=self._encryption)
 
     def probe(self) -> StoreProbe:

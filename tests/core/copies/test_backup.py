@@ -14,9 +14,11 @@ import pytest
 from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.copies.backup import _had, backup, readable_place, restore
+from lakegc_core.copies.transfer import carry_out
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.backups import backup_facts, folder_of
 from lakegc_core.marks.json_files import encode, sealed
+from lakegc_core.marks.one_copy import OneCopy
 from lakegc_core.policy.facts import BackupFacts
 from lakegc_core.stages import swept_report
 from lakegc_core.store.base import connect
@@ -138,6 +140,35 @@ def test_an_older_copy_of_equal_size_saves_no_object_whose_name_may_be_written_o
         assert (saved.outcomes["already_there"], saved.outcomes["different"]) == (1, 1)
         assert [each["address"] for each in saved.problems] == [other]
         assert "Give the backup another place" in saved.trouble
+
+
+def test_what_is_written_while_a_backup_comes_back_stays(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lake(tmp_path, seed=3) as found, quick(spark):
+        repository = found.create("lake")
+        repository.set_rules(7)
+        repository.upload("main", "a", b"live")
+        repository.commit("main", "c")
+        victim = leave(repository, "data/gk5b63g7lm5ii54909u0/ca5b63g7lm5ii5490900", 9)
+        context = found.begin("lake", "m1")
+        pipeline.mark(spark, context)
+        backup(spark, context, f"{tmp_path}/spare")
+        connect(context.data).delete_many([victim])
+
+        def overtaken(objects: Any, copy: Any, *told: Any) -> Any:
+            work: OneCopy = copy.__self__
+
+            def late(wanted: Any) -> Any:
+                looked = work.look(wanted)
+                connect(work.target).write(victim, b"newer than what was deleted")
+                return work.make(*looked)  # type: ignore[arg-type]
+
+            return carry_out(objects, late, *told)
+
+        monkeypatch.setattr("lakegc_core.copies.backup.carry_out", overtaken)
+        assert restore(spark, context, f"{tmp_path}/spare").outcomes["different"] == 1
+        assert connect(context.data).read(victim) == b"newer than what was deleted"
 
 
 def test_what_differs_is_left_alone_and_said_and_a_sweep_that_needs_a_backup_leaves_it(

@@ -26,6 +26,7 @@ from lakegc_core.marks.context import MarkContext, begin_mark, open_mark, open_r
 from lakegc_core.marks.json_files import encode
 from lakegc_core.marks.layers import restored_since
 from lakegc_core.marks.ledger import keep_records
+from lakegc_core.marks.one_copy import OneCopy
 from lakegc_core.marks.retire import _delete_mark
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.policy.safety import FULL
@@ -166,7 +167,7 @@ def test_what_others_did_since_and_what_the_store_keeps_no_more_have_outcomes_of
 def test_where_no_copy_in_quarantine_can_be_carried_back_the_store_takes_its_delete_back(
     night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise StoreError("AccessDenied")
 
     copies, now = LocalConfig(str(tmp_path)), datetime.now(UTC)
@@ -200,6 +201,22 @@ def test_a_copy_in_quarantine_of_another_size_is_not_taken_and_the_store_takes_i
     assert [work.bring_back(wanted)["outcome"] for _ in range(2)] == ["copied", "already_there"]
     assert night.store.read("data/cut") == b"12345"
     night.store.delete_many(["data/cut"])
+
+
+def test_what_is_written_while_an_object_comes_out_of_quarantine_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, copies, now = LocalConfig(str(tmp_path / "data")), LocalConfig(str(tmp_path / "kept")), datetime.now(UTC)
+    connect(copies).write("data/a", b"12345")
+    make = OneCopy.make
+
+    def overtaken(self: OneCopy, *told: Any) -> Any:
+        connect(data).write("data/a", b"newer than that")
+        return make(self, *told)
+
+    monkeypatch.setattr(OneCopy, "make", overtaken)
+    row = _Undo(data, now, now, DAY, copies).bring_back({"address": "data/a", "size": 5, "at": now})
+    assert row["outcome"] == "different" and connect(data).read("data/a") == b"newer than that"
 
 
 def test_after_a_kill_the_plan_and_the_store_say_what_is_gone(night: Night) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import uuid
 from collections.abc import Iterator
@@ -155,6 +156,56 @@ def test_an_object_that_breaks_off_on_the_way_has_failed_and_stops_no_other(
     ):
         assert outcome(s3, LocalConfig(str(tmp_path))) == "failed"
     assert outcome(s3, LocalConfig(str(tmp_path))) == "copied"
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
+@pytest.mark.parametrize("newer", [b"newer, of another length", BYTES.swapcase()], ids=["other", "of equal size"])
+def test_what_somebody_else_writes_while_an_object_is_brought_back_stays(
+    s3: S3Config, tmp_path: Path, newer: bytes
+) -> None:
+    copies = LocalConfig(str(tmp_path / "copies"))
+    connect(copies).write(KEY, BYTES)
+    for target in (s3, LocalConfig(str(tmp_path / "data"))):
+        work = OneCopy(copies, target, if_absent=True)
+        row, found = work.look({"address": KEY, "size": len(BYTES)})
+        assert found is not None
+        connect(target).write(KEY, newer)
+        assert work.make(row, found)["outcome"] == ("different" if len(newer) != len(BYTES) else "already_there")
+        assert connect(target).read(KEY) == newer
+
+
+@pytest.mark.parametrize("s3", ["plain"], indirect=True)
+@pytest.mark.parametrize("status", [412, 501])
+def test_where_a_store_refuses_the_condition_although_nothing_lies_there_an_object_comes_back_without_it(
+    s3: S3Config, behind: tuple[S3Config, Proxy], tmp_path: Path, status: int
+) -> None:
+    def refusing(request: Request, forward: Forward) -> Answer:
+        if request.method == "PUT" and request.header("If-None-Match"):
+            code = "PreconditionFailed" if status == 412 else "NotImplemented"
+            return Answer(status, {"Content-Type": "application/xml"}, f"<Error><Code>{code}</Code></Error>".encode())
+        return forward(request)
+
+    copies, within = LocalConfig(str(tmp_path)), replace(s3, prefix=f"{s3.prefix}-backup")
+    for source in (copies, within):
+        connect(source).write(KEY, BYTES)
+        with hooked(behind[1], refusing):
+            row = OneCopy(source, s3, if_absent=True).copy({"address": KEY, "size": len(BYTES)})
+        assert row["outcome"] == "copied", row["problem"]
+        assert connect(s3).read(KEY) == BYTES
+        connect(s3).delete_many([KEY])
+
+
+def test_where_a_folder_has_no_hard_links_an_object_comes_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    copies, data = (LocalConfig(str(tmp_path / name)) for name in ("copies", "data"))
+    connect(copies).write(KEY, BYTES)
+    monkeypatch.setattr("os.link", no_links)
+    assert OneCopy(copies, data, if_absent=True).copy({"address": KEY, "size": len(BYTES)})["outcome"] == "copied"
+    assert connect(data).read(KEY) == BYTES
 
 
 def test_objects_on_their_way_between_two_stores_take_no_more_room_than_there_is_and_a_larger_one_goes_alone(

@@ -6,8 +6,10 @@ One table says what a server cannot hold, and why. What it cannot do is still lo
 from __future__ import annotations
 
 import html
+import io
 import pickle
 import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +20,7 @@ import pytest
 
 from lakegc_core.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
 from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, StoreConfig, head_if_there, heads
+from lakegc_core.store.gcs.store import GCSConfig
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.store.s3.store import S3Config
 from tests.core.store.conftest import KINDS, Place
@@ -247,6 +250,36 @@ def test_an_object_is_copied_inside_the_store_from_another_root(place: Place) ->
         assert source.store.read(key) == place.store.read(key + " again") == key.encode() * 100
     with pytest.raises(ObjectNotFoundError):
         place.store.copy(source.config, "data/nothing", "data/nothing")
+
+
+def test_a_copy_and_an_upload_that_need_the_key_to_be_free_say_so_and_leave_what_lies_there(place: Place) -> None:
+    source = place.another()
+    source.store.write("data/a", b"from afar")
+
+    def send(to: StoreConfig, origin: StoreConfig) -> Iterator[tuple[str, Callable[[], object]]]:
+        store = to.connect()
+        yield "data/copied", lambda: store.copy(origin, "data/a", "data/copied", if_absent=True)
+        yield "data/uploaded", lambda: store.upload("data/uploaded", io.BytesIO(b"from afar"), if_absent=True)
+
+    if isinstance(place.config, S3Config | GCSConfig):  # not every server looks at conditions
+        assert place.server is not None and isinstance(source.config, S3Config | GCSConfig)
+        with proxy(place.server.endpoint) as between:
+            endpoint = between.endpoint + urlsplit(place.server.endpoint).path
+            for _, way in send(*(replace(each, endpoint_url=endpoint) for each in (place.config, source.config))):
+                with suppress(StoreError):
+                    way()
+            sent = (request for request in between.requests if request.method in ("PUT", "POST"))
+            written = [request for request in sent if "upload_id" not in request.query]  # else it was begun so
+        told = [each.header("If-None-Match") or each.query.get("ifGenerationMatch") for each in written]
+        assert set(told) == {"*" if isinstance(place.config, S3Config) else "0"} and len(told) >= 2
+        return
+    for key, way in send(place.config, source.config):
+        way()
+        assert place.store.read(key) == b"from afar"
+        place.store.write(key, b"newer")
+        with pytest.raises(PreconditionFailedError):
+            way()
+        assert place.store.read(key) == b"newer"
 
 
 def test_what_another_store_holds_is_not_copied_inside_this_one(place: Place) -> None:
