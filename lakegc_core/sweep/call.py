@@ -285,7 +285,7 @@ class SweepCall:
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Divide the objects that were `already_gone` into those that sweeps deleted and those that others did."""
         others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
-        is_known = not others or not self.record.others_are_open()
+        is_known = not others or not self.record.others.are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
 
     def _record_lost(self, look: Look, attempt: int) -> None:
