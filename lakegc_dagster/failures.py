@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 
 from lakegc_core.errors import CorruptFileError, LakegcError, LeaseHeldError, MarkError, RefusedError, SettingsError
 from lakegc_core.lakefs.http import LakeFSError
+from lakegc_core.names import Symptom, see
 from lakegc_dagster.metadata.shown import plain
 
 _FINAL = (SettingsError, RefusedError, MarkError, CorruptFileError)
@@ -64,3 +66,14 @@ def _may_pass(error: LakegcError) -> bool:
     if isinstance(error, LakeFSError) and 400 <= error.status < 500 and error.status != 429:
         return False
     return not isinstance(error, _FINAL)
+
+
+def failed_by_name(title: str, problems: dict[str, str], metadata: dict[str, Any], symptom: Symptom) -> dg.Failure:
+    """The failure of a run that looked at many repositories. `problems`: sentences by repository."""
+    lines = [*(f"- {name}: {problem}" for name, problem in sorted(problems.items())), see(symptom)]
+    shown = "\n".join(f"- {plain(name)}: {plain(problem)}" for name, problem in sorted(problems.items()))
+    return dg.Failure(
+        "\n".join([f"{title}:", *lines]),
+        metadata=metadata | {"problems": dg.MetadataValue.md(shown)},
+        allow_retries=False,
+    )

@@ -7,8 +7,7 @@ Two of them have schedules, which are off until turned on. What is decided is de
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -17,23 +16,22 @@ from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
-from lakegc_core.marks.context import left_of_deleted, open_mark
+from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
-from lakegc_core.names import Symptom, see
+from lakegc_core.marks.workspaces import left_of_deleted
+from lakegc_core.names import Symptom
 from lakegc_dagster import records, rounds
 from lakegc_dagster.answers import answers
 from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
-from lakegc_dagster.failures import READING_RETRIES, SECONDS_A_WAIT, WAITS_FOR_LEASE, told_as_failures
+from lakegc_dagster.failures import READING_RETRIES, SECONDS_A_WAIT, WAITS_FOR_LEASE, failed_by_name, told_as_failures
 from lakegc_dagster.metadata.results import copy_metadata, retirement_metadata
-from lakegc_dagster.metadata.shown import plain
-from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
-from lakegc_dagster.repository import show_never_marked
 from lakegc_dagster.resources import LakegcResource, resource_of
-from lakegc_dagster.sensors import every_repository, taking_part
+from lakegc_dagster.sensors import every_repository
+from lakegc_dagster.watch import watch
 
 
 class RestoreConfig(dg.Config):
@@ -82,7 +80,7 @@ def upkeep_jobs(options: LakegcConfig) -> dict[str, dg.JobDefinition]:
         ),
         "gc_watch": job(
             "gc_watch",
-            _watch(options),
+            watch(options),
             "Fails if a repository has not been marked since the last round was due, or is not swept although "
             "lakegc.yaml says so: because nobody asks for it, or because it was stopped, or failed, for days.",
         ),
@@ -186,7 +184,8 @@ def _retire(options: LakegcConfig) -> Any:
         metadata = retirement_metadata(found.done, gone)
         context.add_output_metadata(metadata)
         if found.problems:
-            raise _failed("Marks or copies of these repositories stay", found.problems, metadata, Symptom.RETIRE_FAILS)
+            title = "Marks or copies of these repositories stay"
+            raise failed_by_name(title, found.problems, metadata, Symptom.RETIRE_FAILS)
 
     return retire_old_marks
 
@@ -268,89 +267,3 @@ def _without_marks(instance: dg.DagsterInstance, options: LakegcConfig, found: _
     busy = {run.tags.get(records.MARK_TAG, "") for run in records.unfinished(instance, options)}
     known, now = options.grid.marks_of(instance), clock.now().timestamp()
     return rounds.partitions_to_remove(known, held=found.held, retired=found.retired, busy=busy, now=now)
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """Unfinished runs by repository: of the last day, those of them that are not queued, and older ones. `cells`:
-    what those of the last day are for, and of older ones the newest at work on each repository. `asked`: the
-    repositories whose sweep was asked for in the last day."""
-
-    busy: dict[str, str]
-    at_work: dict[str, str]
-    cells: set[GcCell]
-    stuck: dict[str, str]
-    asked: set[str]
-
-    @classmethod
-    def known(cls, instance: dg.DagsterInstance, options: LakegcConfig, day_ago: datetime) -> Self:
-        recent, by_repository = records.unfinished(instance, options, since=day_ago), records.busy_repositories
-        older, at_work = records.unfinished(instance, options, before=day_ago), records.at_work(recent)
-        asked, cells = records.asked_to_sweep(instance, options, day_ago), records.cells_of(recent)
-        # One that has been at work for long may be so still; others that seem so have died: a lease lets one work.
-        cells |= records.cells_of(records.newest_by_repository(records.at_work(older)))
-        return cls(by_repository(recent), by_repository(at_work), cells, by_repository(older), asked)
-
-
-def _watch(options: LakegcConfig) -> Any:
-    @dg.op(
-        name=options.job_name("watch"),
-        description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
-        "that guards stop or that come to no end.",
-        required_resource_keys={options.resource_key},
-        retry_policy=READING_RETRIES,
-    )
-    def watch(context: dg.OpExecutionContext) -> None:
-        lakegc = resource_of(options, context)
-        with told_as_failures():
-            choice = taking_part(lakegc)
-        instance, now = context.instance, clock.now()
-        slot = rounds.watched_slot(options.round_cron, now)
-        runs, settings = _Runs.known(instance, options, now - rounds.LONGEST_RUN), lakegc.settings()
-        problems: dict[str, str] = {}
-        stopped: dict[str, str] = {}
-        unswept: dict[str, str] = {}
-        known = options.grid.marks_of(instance)
-        for repository in choice.taken:
-            name = repository.id
-            mark = records.newest_mark(instance, options, name, known)
-            created, busy, stuck = repository.creation_date, runs.busy.get(name), runs.stuck.get(name)
-            if wrong := rounds.overdue(name, created, mark, slot, busy=busy, stuck=stuck):
-                problems[name] = wrong
-                if mark is None:
-                    show_never_marked(context, options, name, f"{wrong}. {see(Symptom.ROUNDS_MISSED)}")
-            if mark is None or not settings.policy_for(name).sweep:
-                continue
-            if mark.stopped_by:
-                stopped[name] = mark.stopped_by
-            requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
-            busy = runs.at_work.get(name)
-            in_vain = records.stopped_marks(instance, options, mark, known, runs.cells, now - rounds.STOPPED_FOR)
-            wrong = rounds.stopped(in_vain, now, busy=busy)
-            if not wrong and name not in runs.asked:
-                wrong = rounds.unswept(mark, now, busy=busy, requested=requested)
-            if wrong:
-                unswept[name] = wrong
-        counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
-        shown = records_shown(("repository", "stopped by"), stopped.items())
-        metadata = {"repositories": len(choice.taken), **counts, **({"stopped_by_guards": shown} if stopped else {})}
-        context.add_output_metadata(metadata)
-        if problems or unswept:
-            title = "These repositories missed their round, or their sweep"
-            faults = {
-                name: ". ".join(each[name] for each in (problems, unswept) if name in each)
-                for name in problems | unswept
-            }
-            raise _failed(title, faults, metadata, Symptom.ROUNDS_MISSED)
-
-    return watch
-
-
-def _failed(title: str, problems: dict[str, str], metadata: dict[str, Any], symptom: Symptom) -> dg.Failure:
-    lines = [*(f"- {name}: {problem}" for name, problem in sorted(problems.items())), see(symptom)]
-    shown = "\n".join(f"- {plain(name)}: {plain(problem)}" for name, problem in sorted(problems.items()))
-    return dg.Failure(
-        "\n".join([f"{title}:", *lines]),
-        metadata=metadata | {"problems": dg.MetadataValue.md(shown)},
-        allow_retries=False,
-    )

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.explain import AT_ONCE, explain_each
+from lakegc_core.answers.gone_unread import unread
 from lakegc_core.answers.in_quarantine import began_since, lying, places, quarantine_of, with_copies
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
@@ -317,24 +318,6 @@ def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
         )
     if not now.is_whole:
         yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"
-
-
-def unread(facts: CommitsFacts, committed: CommittedFacts) -> Iterator[str]:
-    """Sentences on commits of which the mark could not read what they show."""
-    if committed.ranges_ignored:
-        yield (
-            f"{committed.ranges_ignored:,} ranges of commits that lakegc.yaml says to ignore cannot be read: nobody "
-            "knows what they showed"
-        )
-    if facts.commits_ignored:
-        yield (
-            f"{len(facts.commits_ignored):,} commits that lakegc.yaml says to ignore cannot be read: nobody knows what "
-            "they showed"
-        )
-    if facts.commits_odd:
-        yield f"{facts.commits_odd:,} old commits have no metarange that can be read: nobody knows what they showed"
-    if facts.commits_odd is None:
-        yield "an older lakegc made the mark, which does not say if all commits could be read: make a mark"
 
 
 def _sweep(context: MarkContext, mark_id: str, number: int, objects: int) -> Json:

@@ -5,11 +5,12 @@ Nothing is believed but digests. Of a retired mark the record and the journals s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lakegc_core.answers.differing import MOST, differing, some
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
@@ -28,18 +29,9 @@ from lakegc_core.tables.parts import Part, read_part, spark_width
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST = 10
-"""Parts, branches or addresses that are named of each kind; the others are counted."""
 _NEVER_STATED = "was made by a version of lakegc that wrote no statements"
 _OF_PLAN, _OF_MARK = ("plan", "accepted"), ("mark", "rules")
 """Keys of a statement that cannot be computed without the plan, or without the mark."""
-_ARTIFACTS = {
-    "mark": "the mark",
-    "rules": "the mark and sweeps/{}/report.json",
-    "plan": "sweeps/{}/plan.json",
-    "accepted": "sweeps/{0}/plan.json and sweeps/{0}/report.json",
-}
-"""The artifacts from which keys of a statement come; all others come from the report."""
 
 
 @dataclass
@@ -131,10 +123,10 @@ def verify(spark: SparkSession, context: RepositoryContext, mark_id: str) -> Ver
     if record is None:
         found = [_standing(spark, mark, number, is_last=number == numbers[-1]) for number in numbers]
         checked = _checked_mark(spark, mark)
-        checked.differs += _some(missing(numbers))
+        checked.differs += some(missing(numbers))
         return Verification(name, mark_id, False, checked, found)
     gone = Checked(unread=["the mark was retired: its datasets and the plans of its sweeps are gone"])
-    gone.differs += _some(missing(numbers))
+    gone.differs += some(missing(numbers))
     found = [_retired(spark, context, record, number) for number in numbers]
     return Verification(name, mark_id, True, gone, found)
 
@@ -255,7 +247,7 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
         return
     # Where the mark or the plan does not read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
-    found.differs += _differing(stated, again, () if own.unread_before else without)
+    found.differs += differing(stated, again, () if own.unread_before else without)
 
 
 def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: CheckedSweep) -> Dataset:
@@ -263,43 +255,12 @@ def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: Che
     sources = [each for each in own.journal.sources if f"{each.folder}/{each.part.name}" not in own.unread_before]
     names, wanted = {each.part.name for each in sources}, set(stated["parts"])
     folder = own.journal_at
-    found.differs += _some(f"{folder}/{each}, of which the statement tells, is missing" for each in wanted - names)
-    found.differs += _some(f"{folder}/{each} was added: the statement does not tell of it" for each in names - wanted)
+    found.differs += some(f"{folder}/{each}, of which the statement tells, is missing" for each in wanted - names)
+    found.differs += some(f"{folder}/{each} was added: the statement does not tell of it" for each in names - wanted)
     faults = _faults(spark, sources)
-    found.differs += _some(said for _, said in faults)
+    found.differs += some(said for _, said in faults)
     bad = {number for number, _ in faults}
     return replace(own.journal, sources=tuple(each for n, each in enumerate(sources) if n not in bad))
-
-
-def _differing(stated: Json, again: Json, without: Sequence[str]) -> Iterator[str]:
-    """Sentences on the keys of a statement in which it is not what its artifacts give."""
-    for name in sorted({*stated, *again} - {"outcomes", *without}):
-        if stated.get(name) != again.get(name):
-            place = _ARTIFACTS.get(name, "sweeps/{}/report.json").format(again["sweep"])
-            yield f"`{name}` of the statement is not that of {place}"
-    was, now = stated["outcomes"], again["outcomes"]
-    if was == now:
-        return
-    if was["root"] == now["root"]:
-        yield "`outcomes` of the statement is not that of the journal, although the root is the same"
-        return
-    told = f"the journal has {now['rows']:,} outcomes with root {now['root']}"
-    yield f"{told}, the statement says {was['rows']:,} with root {was['root']}"
-    yield from _some(_branches(was["branches"], now["branches"]))
-    for outcome in sorted({*was["by_outcome"], *now["by_outcome"]}):
-        counts = (each["by_outcome"].get(outcome, 0) for each in (now, was))
-        there, said = counts
-        if there != said:
-            yield f"the journal has {there:,} outcomes `{outcome}`, the statement says {said:,}"
-
-
-def _branches(was: Mapping[str, Sequence[object]], now: Mapping[str, Sequence[object]]) -> Iterator[str]:
-    for branch in sorted({*was, *now}):
-        rows = [each.get(branch, [0, ""]) for each in (was, now)]
-        if rows[0] != rows[1]:
-            change = int(str(rows[1][0])) - int(str(rows[0][0]))
-            how = f"{abs(change):,} {'more' if change > 0 else 'fewer'}" if change else "the same number, other rows"
-            yield f"outcomes of addresses whose SHA-256 begins with {branch}: {how}"
 
 
 def _check_plan(spark: SparkSession, mark: MarkArtifacts, plan: Json, journal: Dataset, found: CheckedSweep) -> None:
@@ -307,7 +268,7 @@ def _check_plan(spark: SparkSession, mark: MarkArtifacts, plan: Json, journal: D
     folder = DatasetFolder(mark.config, plan["folder"], mark.mark_id)
     planned = folder.dataset("", [Part.from_json(part) for part in plan["parts"]], PLAN_SCHEMA)
     if faults := _faults(spark, planned.sources):
-        found.differs += _some(said for _, said in faults)
+        found.differs += some(said for _, said in faults)
         return
     outcomes, addresses = journal.frame(spark, "address", "outcome"), planned.frame(spark, "address")
     deleted = outcomes.where(outcomes["outcome"] == Outcome.DELETED)
@@ -363,9 +324,3 @@ def _read(mark: MarkArtifacts, key: str) -> tuple[Json | None, bool]:
     except MarkError:
         return None, False
     return value, encode(value) == data
-
-
-def _some(said: Iterable[str]) -> list[str]:
-    """At most MOST sentences, and how many there are more."""
-    every = sorted(said)
-    return [*every[:MOST], *([f"and {len(every) - MOST:,} more like these"] if len(every) > MOST else [])]

@@ -26,14 +26,13 @@ from lakegc_core.marks.ids import check_new_mark_id
 from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.local_folder import local_folder
 from lakegc_core.marks.metadata_files import MetadataFiles
-from lakegc_core.marks.workspaces import check_moved, check_workspace
+from lakegc_core.marks.workspaces import check_moved, check_workspace, workspace_at
 from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
-from lakegc_core.policy.places import place_of
 from lakegc_core.policy.safety import Level
-from lakegc_core.store.base import StoreConfig, connect, holds_any
-from lakegc_core.store.factory import check_place, config_for
+from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.factory import config_for
 from lakegc_core.store.local import LocalConfig
 
 DEFAULT_PREFIX = "_lakefs"
@@ -135,28 +134,6 @@ def _outputs(data: StoreConfig) -> StoreConfig:
     inner = written.strip("/")
     shared: Any = data
     return data if written == inner else replace(shared, prefix=inner)
-
-
-def workspace_at(uri: str, settings: Settings) -> StoreConfig:
-    """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
-    check_place(uri)
-    if place_of(uri) is None:
-        raise SettingsError(
-            f"`workspace: {uri}` in lakegc.yaml names no place of a store. Write it with its scheme, for instance "
-            "s3://bucket/folder."
-        )
-    place = Namespace(uri)
-    return config_for(place, settings, local_folder=f"/{place.path}")
-
-
-def left_of_deleted(name: str, settings: Settings) -> str:
-    """The home in a workspace of a repository that lakeFS does not know any more, if anything lies there; "" if not.
-    What lies below its namespace goes with that."""
-    uri = settings.policy_for(name).workspace
-    if not uri:
-        return ""
-    workspace = workspace_at(uri, settings)
-    return f"{workspace.root}/{name}/" if holds_any(connect(workspace), f"{name}/") else ""
 
 
 def other_roots(context: RepositoryContext) -> Iterator[tuple[str, StoreConfig]]:

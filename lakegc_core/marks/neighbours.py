@@ -20,8 +20,9 @@ from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.marks.artifacts import HOME, Header, MarkArtifacts
-from lakegc_core.marks.context import RepositoryContext, folder_beside, workspace_at
+from lakegc_core.marks.context import RepositoryContext, folder_beside
 from lakegc_core.marks.shelf import marks
+from lakegc_core.marks.workspaces import workspace_at
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace

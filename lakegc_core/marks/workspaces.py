@@ -12,14 +12,39 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from lakegc_core.config.settings import Settings
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks.artifacts import HOME
-from lakegc_core.policy.places import clean
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.policy.namespace import Namespace
+from lakegc_core.policy.places import clean, place_of
+from lakegc_core.store.base import StoreConfig, connect, holds_any
+from lakegc_core.store.factory import check_place, config_for
 from lakegc_core.store.local import LocalConfig
 
 _METADATA = "_lakefs"
 _LEFT = ("marks", "quarantine")  # folders of a home that no other home makes up for
+
+
+def workspace_at(uri: str, settings: Settings) -> StoreConfig:
+    """The store in which marks lie by lakegc.yaml, each repository's in a folder of its name."""
+    check_place(uri)
+    if place_of(uri) is None:
+        raise SettingsError(
+            f"`workspace: {uri}` in lakegc.yaml names no place of a store. Write it with its scheme, for instance "
+            "s3://bucket/folder."
+        )
+    place = Namespace(uri)
+    return config_for(place, settings, local_folder=f"/{place.path}")
+
+
+def left_of_deleted(name: str, settings: Settings) -> str:
+    """The home in a workspace of a repository that lakeFS does not know any more, if anything lies there; "" if not.
+    What lies below its namespace goes with that."""
+    uri = settings.policy_for(name).workspace
+    if not uri:
+        return ""
+    workspace = workspace_at(uri, settings)
+    return f"{workspace.root}/{name}/" if holds_any(connect(workspace), f"{name}/") else ""
 
 
 def check_workspace(

@@ -3,8 +3,7 @@
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
 default, but `staged_lost`, `accepted`, `given_up` and `unconfirmed`, without which a guard is stricter, and `known` and
-`unread` of neighbours.
-Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
+`unread` of neighbours. Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations

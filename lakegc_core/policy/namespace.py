@@ -340,14 +340,11 @@ def overlapping(namespace: Namespace, others: Iterable[tuple[str, str]]) -> list
 
 
 def _may_overlap(namespace: Namespace, uri: str) -> bool:
-    if place_of(uri) is not None:
-        return namespace.overlaps(Namespace(uri))
-    url = parse(uri)
-    return url is None or KINDS.get(url.scheme) == namespace.place.kind
+    if place_of(uri) is None:
+        return (url := parse(uri)) is None or KINDS.get(url.scheme) == namespace.place.kind
+    return namespace.overlaps(Namespace(uri))
 
 
 def _keys(index: np.ndarray, addresses: pa.Array, exact: np.ndarray) -> pa.Table:
-    return pa.table(
-        {"index": pa.array(index), "address": addresses, "exact": pa.array(exact)},
-        schema=pa.schema([("index", pa.int64()), ("address", pa.string()), ("exact", pa.bool_())]),
-    )
+    schema = pa.schema([("index", pa.int64()), ("address", pa.string()), ("exact", pa.bool_())])
+    return pa.table({"index": pa.array(index), "address": addresses, "exact": pa.array(exact)}, schema=schema)

@@ -168,7 +168,7 @@ class Planner:
     def _doubtful(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
         restores brought them back. None if there can be none."""
-        deleted = self.record.deleted_by_other_marks(ever=True)
+        deleted = self.record.others.deleted(ever=True)
         # Where there is a gap, it begins anew for what was brought back.
         back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
         found = [each for each in (deleted, back) if each is not None]

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakegc_core import clock
 from lakegc_core.errors import IncompleteError, MarkError, ObjectNotFoundError, PreconditionFailedError, RefusedError
-from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.marks.findings import FINDINGS_SCHEMA, instant
+from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import decode, encode, sealed, unsealed
-from lakegc_core.marks.last_known import gone, readable_records, taken_back
-from lakegc_core.marks.ledger import COLUMNS, Kind, Records, records_of, restored
+from lakegc_core.marks.last_known import readable_records
+from lakegc_core.marks.ledger import COLUMNS, Kind, Records, restored
 from lakegc_core.marks.quarantine import copying
-from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import files_of, first_planned_at, is_open, open_sweep, report_of, sweeps_of
+from lakegc_core.marks.sweeps import files_of, first_planned_at, open_sweep, report_of, sweeps_of
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Outcome, Stage
-from lakegc_core.spark.tasks import Mapped, count_of, many
+from lakegc_core.spark.tasks import Mapped, many
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
+from lakegc_core.sweep.other_marks import OtherMarks
 from lakegc_core.sweep.totals import ALWAYS_SHOWN, Totals, totals_of, with_since, with_unswept
 from lakegc_core.tables.dataset import Dataset, DatasetFolder, readable
 from lakegc_core.tables.key_scan import Source
@@ -40,8 +36,6 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """The folder of an attempt for its plan."""
-
-_ADDRESS = pa.schema([OUTCOMES_SCHEMA.field("address")])
 
 FINAL = (Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.RESCUED, Outcome.HELD, Outcome.LOST, Outcome.CHANGED)
 """Outcomes after which no sweep of the mark deletes the object again: it is gone, live, or another one."""
@@ -55,6 +49,7 @@ class SweepRecord:
         self._spark, self._context, self._lenient = spark, context, lenient
         self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
         self._store = connect(context.workspace)
+        self.others = OtherMarks(spark, context)
         last = max(sweeps_of(self._store, context.mark.folder), default=0)
         number = open_sweep(self._store, context.mark.folder) or last
         names = files_of(self._store, context.mark.folder, number) if number else set()
@@ -163,55 +158,11 @@ class SweepRecord:
         self._reads |= {_key(source): source in good.sources for source in new.sources}
         return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
 
-    def deleted_by_other_marks(self, *, ever: bool = False) -> Mapped | None:
-        """Addresses that sweeps of other marks deleted after this mark began to list, by the last event of each. The
-        mark may still name them. `ever`: also addresses at which objects are back; those may be others than the mark
-        listed. Damaged records are passed over; then two sweeps may count one object.
-
-        None if there was no such sweep, or if another version made this mark, which need not say when it listed.
-        """
-        if self._records_since is None:
-            return None
-        found = gone(self._spark, self._records_since, but=self._context.header.mark_id, ever=ever)
-        # By the clock of another machine, so that the store is asked before this is believed.
-        return found.then(_ADDRESS, partial(_counted_since, instant(self._listed_at - clock.APART)))
-
-    @cached_property
-    def _records_since(self) -> Records | None:
-        """The records from which `deleted_by_other_marks` follows; None where it is None. They are read once: the sweep
-        holds the lease, so that no other mark is swept meanwhile."""
-        if self._context.header.format != FORMAT:
-            return None
-        own, records = self._context.header.mark_id, records_of(self._context, self._listed_at)
-        if not any(each.kind == Kind.SWEPT and each.mark_id != own and each.rows.parts for each in records.found):
-            return None
-        return readable_records(self._spark, records)
-
-    @property
-    def _listed_at(self) -> float:
-        return self._context.mark.require(Stage.NAMESPACE_LISTING).started_at
-
     def taken_back(self) -> list[dict[str, Any]]:
         """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
-        if not self._is_taken_up and self._records_since is None:
+        if not self._is_taken_up and not self.others.were_swept:
             return []  # nobody looked for such objects
-        rows = self.journalled().mapped(self._spark, "address", "outcome")
-        rows = rows.then(_ADDRESS, _seen_again)
-        if rows.few(0):
-            return []
-        seen = rows.as_frame().distinct()
-        if not count_of(seen.limit(1)):
-            return []
-        own = (Kind.SWEPT, self._context.header.mark_id, self.number)
-        records = records_of(self._context)
-        others = tuple(each for each in records.found if (each.kind, each.mark_id, each.number) != own)
-        records = readable_records(self._spark, Records(others))
-        return taken_back(gone(self._spark, records).as_frame().join(many(seen), "address"))
-
-    def others_are_open(self) -> bool:
-        """True if sweeps of other marks broke off: they may have deleted what no journal names."""
-        folders = {each.mark.folder for each in Shelf.of(self._context)} - {self._context.mark.folder}
-        return any(is_open(self._store, folder) for folder in folders)
+        return self.others.taken_back(self.journalled().mapped(self._spark, "address", "outcome"), self.number)
 
     @property
     def may_have_deleted(self) -> bool:
@@ -323,7 +274,7 @@ class SweepRecord:
         object."""
         from pyspark.sql import functions as F
 
-        by_other_marks = self.deleted_by_other_marks()
+        by_other_marks = self.others.deleted()
         if by_other_marks is None:
             return outcomes.withColumn("by_other_marks", F.lit(False))
         others = by_other_marks.as_frame().withColumn("by_other_marks", F.lit(True))
@@ -374,16 +325,6 @@ class SweepRecord:
     def _outcomes(self, folder: str) -> DataFrame:
         rows = self.journalled(folder).frame(self._spark)
         return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
-
-
-def _counted_since(moment: pa.Scalar, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        is_counted = pc.and_(pc.is_valid(rows["mark_id"]), pc.greater_equal(rows["at"], moment))
-        yield rows.filter(is_counted).select(_ADDRESS.names)
-
-
-def _seen_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (rows.filter(pc.equal(rows["outcome"], SEEN_AGAIN)).select(_ADDRESS.names) for rows in batches)
 
 
 def _key(source: Source) -> str:

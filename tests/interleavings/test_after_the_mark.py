@@ -16,8 +16,8 @@ import pytest
 
 from lakegc_core.policy import safety
 from lakegc_core.sweep import deletion, look, planning
+from lakegc_core.sweep.call import SweepCall
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.sweep.sweep import _Sweep
 from lakegc_sandbox import ScanError
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, look_is_blind, row, stopped_by
 from tests.support.tasks import run_here
@@ -40,7 +40,7 @@ RULES = Mechanism("the glance at rules", lambda patch: patch.setattr(look.Glance
 VALIDITY = Mechanism("a look's validity", _full(look_validity=1000 * safety.FULL.look_validity))
 AFTERWARDS = Mechanism(
     "the look after the last delete",
-    lambda patch: patch.setattr(_Sweep, "_record_lost", lambda *arguments: None),
+    lambda patch: patch.setattr(SweepCall, "_record_lost", lambda *arguments: None),
 )
 GROUPS = {
     GAP.name: "gap",

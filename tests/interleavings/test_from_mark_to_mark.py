@@ -26,8 +26,8 @@ from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.store.base import connect
 from lakegc_core.sweep import record
+from lakegc_core.sweep.call import SweepCall
 from lakegc_core.sweep.look import Look
-from lakegc_core.sweep.sweep import _Sweep
 from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Act, Lake, Mechanism, Row, Story, row, stopped_by
 
@@ -254,14 +254,14 @@ class FromMarkToMark(Story):
 
 @contextmanager
 def _before_the_last_look(act: Callable[[], object]) -> Iterator[None]:
-    look_again = _Sweep._look_again
+    look_again = SweepCall._look_again
 
     def acted(sweep: Any, attempt: int) -> Look:
         act()
         return look_again(sweep, attempt)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Sweep, "_look_again", acted)
+        patch.setattr(SweepCall, "_look_again", acted)
         yield
 
 

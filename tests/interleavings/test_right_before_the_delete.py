@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from lakegc_core.sweep import waves
+from lakegc_core.sweep.call import SweepCall
 from lakegc_core.sweep.look import Glance, Look
 from lakegc_core.sweep.planning import Planner
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.sweep.sweep import _Sweep
 from tests.interleavings.rig import REGISTRY, Lake, Mechanism, Row, Story, row, stopped_by
 
 _came_back = waves.Waves._came_back
-_look_again = _Sweep._look_again
+_look_again = SweepCall._look_again
 
 
 def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ class OneWave(Story):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Planner, "_write_plan", plan)
             patch.setattr(waves, "run_wave", wave)
-            patch.setattr(_Sweep, "_look_again", look_again)
+            patch.setattr(SweepCall, "_look_again", look_again)
             yield
 
 
@@ -206,7 +206,7 @@ def _comes_too_late(story: OneWave, kind: str) -> None:
     assert not story.lake.reads(story.too_late[kind][0], "a")
     assert found.lost == 1 and "restore them, and report this" in found.trouble
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Sweep, "_record_lost", lambda *arguments: None)
+        patch.setattr(SweepCall, "_record_lost", lambda *arguments: None)
         assert not story.sweep(kind).lost, "nobody would know"
 
 

@@ -71,7 +71,7 @@ PLANS = (
         ),
     ),
     *of(
-        "lakegc_core/sweep/sweep.py",
+        "lakegc_core/sweep/call.py",
         f"{_RACES}/test_from_mark_to_mark.py -k last_look",
         (
             "what the last look finds live is not remembered for the next mark",

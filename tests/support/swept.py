@@ -14,7 +14,7 @@ from lakegc_core.stages import swept_report
 from lakegc_core.store.base import NO_ETAGS
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.store.pace import Gate
-from lakegc_core.sweep import planning, sweep, waves
+from lakegc_core.sweep import call, planning, waves
 from lakegc_core.sweep.deletion import Wave
 from lakegc_core.sweep.result import SweepResult
 from tests.support.lake import Lake, leave
@@ -44,13 +44,13 @@ class Swept:
         self.spark, self.lake, self.patch = spark, found, patch
         self.context = open_mark(found.open("lake"), "m1")
         self.waves = self.looks = 0
-        take_look = sweep.take_look
+        take_look = call.take_look
 
         def look(*arguments: Any) -> Any:
             self.looks += 1
             return take_look(*arguments)
 
-        for module in (planning, sweep):
+        for module in (planning, call):
             patch.setattr(module, "take_look", look)
 
     def sweep(self) -> SweepResult:

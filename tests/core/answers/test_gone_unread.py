@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakegc_core.answers.gone import unread
+from lakegc_core.answers.gone_unread import unread
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, read_facts
 from tests.support.facts import whole_facts

@@ -131,7 +131,7 @@ def killed(*_: object, **__: object) -> None:
 KILLS = {  # what is about to run, and what lies at its place then
     "before the sweep": ("lakegc_core.copies.drill.swept_report", 3),
     "before its deletes are on record": ("lakegc_core.sweep.deletion._Journal.write", 0),
-    "after its deletes": ("lakegc_core.sweep.sweep.close_with_statement", 0),
+    "after its deletes": ("lakegc_core.sweep.call.close_with_statement", 0),
     "before the restore": ("lakegc_core.copies.undo.bring_back", 0),
     "after the restore": ("lakegc_core.marks.drills.close", 3),
 }

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.config.settings import ServerSettings, Settings
-from lakegc_core.errors import IncompleteError, ServerError, SettingsError
-from lakegc_core.marks.context import output_key, workspace_at
+from lakegc_core.errors import IncompleteError, ServerError
+from lakegc_core.marks.context import output_key
 from lakegc_core.policy.namespace import Namespace
 from tests.support.lake import lake
 
@@ -50,8 +49,3 @@ def test_what_lakefs_wrote_is_found_whatever_scheme_the_namespace_on_azure_has(t
             assert output_key(context, f"https://{place}/{key}") == key
             with pytest.raises(IncompleteError, match="not below"):
                 output_key(context, f"https://{place}2/{key}")
-
-
-def test_a_workspace_without_a_scheme_is_told_with_its_key() -> None:
-    with pytest.raises(SettingsError, match=r"`workspace: relative` in lakegc\.yaml names no place of a store"):
-        workspace_at("relative", Settings(server=ServerSettings("", "", "")))

@@ -131,3 +131,8 @@ def test_names_for_stores_hold_for_the_workspace_too(tmp_path: Path) -> None:
                     open_repository(settings, "lake", client=LakeFSClient(settings.server))
             else:
                 assert open_repository(settings, "lake", client=LakeFSClient(settings.server)).home == "lake"
+
+
+def test_a_workspace_without_a_scheme_is_told_with_its_key() -> None:
+    with pytest.raises(SettingsError, match=r"`workspace: relative` in lakegc\.yaml names no place of a store"):
+        workspaces.workspace_at("relative", Settings(server=ServerSettings("", "", "")))

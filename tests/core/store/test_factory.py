@@ -7,7 +7,7 @@ import pytest
 from lakegc_core.config.settings import ServerSettings, Settings
 from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.context import workspace_at
+from lakegc_core.marks.workspaces import workspace_at
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.local import LocalConfig

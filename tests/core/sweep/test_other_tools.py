@@ -18,7 +18,7 @@ from lakegc_core import pipeline
 from lakegc_core.errors import CorruptFileError, MarkError, RefusedError, SettingsError
 from lakegc_core.spark.tasks import clear_errors as clear
 from lakegc_core.stages import swept_report
-from lakegc_core.sweep import other_tools, sweep
+from lakegc_core.sweep import call, other_tools
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.dataset import Dataset
@@ -140,7 +140,7 @@ def test_after_a_sweep_of_a_list_the_oldest_garbage_is_what_the_list_leaves_out(
 def test_a_word_to_finish_the_sweep_of_a_list_counts_for_that_list_alone(swept: Swept) -> None:
     SweepRecord(swept.spark, swept.context, dry_run=False).begin(Dataset(PLAN_SCHEMA), 1, {"only": "unified:theirs"})
     told = list[bool]()
-    swept.patch.setattr(sweep, "remember_accepted", lambda *_, of_mark: told.append(of_mark))
+    swept.patch.setattr(call, "remember_accepted", lambda *_, of_mark: told.append(of_mark))
     swept.sweep()
     swept.sweep()
     assert told == [False, True]

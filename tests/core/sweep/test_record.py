@@ -15,11 +15,9 @@ from lakegc_core.errors import IncompleteError, MarkError, RefusedError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import digest
-from lakegc_core.marks.ledger import Records, records_of
 from lakegc_core.marks.sweeps import is_open
 from lakegc_core.names import STAGES, Stage
 from lakegc_core.store.base import connect
-from lakegc_core.sweep import record as module
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from tests.support.lake import NO_SPARK, NOW, lake
@@ -213,21 +211,6 @@ def test_an_unanswered_delete_of_an_earlier_sweep_is_no_outcome_of_this_one(
     plan(context, second, "a")
     totals = second.totals()
     assert totals.untold == 1 and not any(totals.outcomes.values())
-
-
-def test_what_sweeps_of_other_marks_left_is_asked_for_once(
-    context: MarkContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[float] = []
-
-    def records(context: MarkContext, since: float) -> Records:
-        asked.append(since)
-        return records_of(context, since)
-
-    monkeypatch.setattr(module, "records_of", records)
-    sweep = record(context)
-    assert sweep.deleted_by_other_marks() is None and sweep.deleted_by_other_marks() is None and not sweep.taken_back()
-    assert len(asked) == 1
 
 
 def test_the_next_sweep_asks_only_for_what_no_sweep_has_finished_with(
