@@ -13,7 +13,7 @@ import dagster as dg
 
 from lakegc_core import pipeline
 from lakegc_core.copies import backup as copies
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.stage_run import StageResult
 from lakegc_core.stages import MARKING

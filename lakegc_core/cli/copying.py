@@ -9,7 +9,7 @@ from lakegc_core.cli.opening import at_work, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
 from lakegc_core.copies import backup, undo
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.copies.transfer import Limits
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
 from lakegc_core.marks.context import open_mark

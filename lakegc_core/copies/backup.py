@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.copies import undo
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.copies.transfer import SCHEMA, Copied, Limits, carry_out
 from lakegc_core.errors import MarkError, RefusedError
 from lakegc_core.marks import quarantine, rescues

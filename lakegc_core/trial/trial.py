@@ -18,7 +18,7 @@ import numpy as np
 from lakegc_core import clock, pipeline
 from lakegc_core.config.settings import MetricsSettings, NeighbourSettings, RepositoryPolicy, Settings
 from lakegc_core.copies import backup
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.doctor.examine import examine
 from lakegc_core.doctor.finding import Diagnosis
 from lakegc_core.doctor.newest_mark import NO_MARK

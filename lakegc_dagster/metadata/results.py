@@ -8,7 +8,7 @@ import dagster as dg
 
 from lakegc_core.answers.du import Usage
 from lakegc_core.answers.whatif import Point, WhatIf
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.marks.retire import Retirement
 from lakegc_core.names import FAILED, Json, Outcome
 from lakegc_core.sweep.result import SweepResult

@@ -15,7 +15,7 @@ import dagster as dg
 import yaml
 
 from lakegc_core.config.settings import file_of
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.stage_run import StageResult, standing
 from lakegc_core.names import STAGES, Json

@@ -18,7 +18,7 @@ from lakegc_core.config.credentials import S3Access
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.config.stores import StoreMapping
 from lakegc_core.copies.backup import backup, restore
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.doctor.examine import examine
 from lakegc_core.doctor.finding import Finding, Level
 from lakegc_core.errors import RefusedError, StoreError

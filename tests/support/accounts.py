@@ -17,7 +17,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.copies.backup import backup, restore
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import NO_ANSWER

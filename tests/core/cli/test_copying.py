@@ -12,7 +12,7 @@ from lakegc_core.cli import main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
 from lakegc_core.copies import undo
 from lakegc_core.copies.backup import readable_place
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.base import connect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakegc_core.copies.result import CopyResult
+from lakegc_core.copies.copied import CopyResult
 
 
 @pytest.mark.parametrize(
