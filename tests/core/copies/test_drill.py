@@ -181,7 +181,7 @@ def test_a_drill_whose_plan_does_not_read_stays_open_and_says_that_nobody_knows_
         "Nobody knows whether the drill deleted anything: .*plan.json is not a JSON object.* Bring back what drill "
     )
     with monkeypatch.context() as patch:
-        patch.setattr("lakegc_core.sweep.sweep.close_with_statement", breaking)
+        patch.setattr("lakegc_core.sweep.call.close_with_statement", breaking)
         with pytest.raises(MarkError, match=unknown):
             pipeline.drill(fast, mark)
     (left,) = drills.unfinished(mark)
