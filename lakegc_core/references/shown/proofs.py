@@ -91,13 +91,13 @@ class Proofs:
         }
         choice = choose(_by_rank(needed), self.pages, known.prices, known.heads, self.budget)
         started = time.monotonic()
-        asked, made, heads = self._heads(choice, needed)
+        asked, more, made = self._heads(choice, needed)
         seconds = time.monotonic() - started
         helps = made.rows or not asked.rows  # of those who may not read data, the store refuses all HEADs at every mark
-        pending = self._pending(choice, asked, made) if known.is_mark and choice.pending and helps else ()
+        pending = self._pending(choice, asked, more, made) if known.is_mark and choice.pending and helps else ()
         # What is promised is not remembered: the promise may be taken back.
         proofs = subjects.remembered + made if known.is_mark and not subjects.is_promised else Dataset(PROOFS_SCHEMA)
-        return Proven(self._left(made), pending, proofs, heads, seconds)
+        return Proven(self._left(made), pending, proofs, asked.rows + more.rows, seconds)
 
     @property
     def context(self) -> MarkContext:
@@ -109,14 +109,14 @@ class Proofs:
 
     # --- asking ---
 
-    def _heads(self, choice: Choice, needed: Mapping[tuple[Any, ...], int]) -> tuple[Dataset, Dataset, int]:
-        """Make HEADs of what was chosen. Gives the candidates that were asked for (_ASKED), what was proven
-        (PROOFS_SCHEMA), and how many HEADs were made. `needed`: HEADs by rank, of candidates and of entries apart.
+    def _heads(self, choice: Choice, needed: Mapping[tuple[Any, ...], int]) -> tuple[Dataset, Dataset, Dataset]:
+        """Make HEADs of what was chosen. Gives the candidates and the entries that were asked for (_ASKED), and what
+        was proven (PROOFS_SCHEMA). `needed`: HEADs by rank, of candidates and of entries apart.
 
         Candidates come first: where one of them has no digest, the entries of its size need none.
         """
         if not choice.ranks:
-            return Dataset(_ASKED), Dataset(PROOFS_SCHEMA), 0
+            return Dataset(_ASKED), Dataset(_ASKED), Dataset(PROOFS_SCHEMA)
         first, last = (sum(needed.get((rank, each), 0) for rank in choice.whole) for each in (True, False))
         rest = 0
         if choice.part is not None:
@@ -132,7 +132,7 @@ class Proofs:
         made = self._made(asked)
         entries = self._chosen(choice, rest, candidates=False)
         more = self._asked("asked-entries", joined(entries, self.subjects.unproven(made), ["size"], "left_anti"), last)
-        return asked, made + self._made(more), asked.rows + more.rows
+        return asked, more, made + self._made(more)
 
     def _asked(self, name: str, rows: Mapped, needed: int) -> Dataset:
         return self.out.put(name, rows, _ASKED) if needed else Dataset(_ASKED)
@@ -156,14 +156,19 @@ class Proofs:
 
     # --- what follows ---
 
-    def _pending(self, choice: Choice, asked: Dataset, made: Dataset) -> list[int]:
-        """The ranks that wait for later HEADs. Where a candidate was asked for and has no digest, none can help."""
+    def _pending(self, choice: Choice, asked: Dataset, more: Dataset, made: Dataset) -> list[int]:
+        """The ranks that wait for later HEADs. Where a candidate was asked for and has no digest, none can help. Nor
+        can they where most of those of entries proved nothing: the same would be asked at every mark."""
         answers = self.subjects.read(made)
         some = distinct(selected(answers, PROOFS_SCHEMA, _has_digest), "address")
         failed = distinct(joined(self.subjects.read(asked), some, ["address"], "left_anti"), "size")
         rows = selected(self.subjects.unknown, SUBJECTS, partial(of_ranks, choice.pending))
         rows = joined(rows, distinct(answers, "address"), ["address"], "left_anti")
-        return [rank for (rank,) in counted(joined(rows, failed, ["size"], "left_anti"), "rank")]
+        entries, fits = self.subjects.read(more), distinct(answers, "address", "size")
+        proved = counted(joined(entries, fits, ["address", "size"], "left_semi"), "rank")
+        silent = {rank for rank, heads in counted(entries, "rank").items() if 2 * proved.get(rank, 0) < heads}
+        waiting = counted(joined(rows, failed, ["size"], "left_anti"), "rank")
+        return [rank for (rank,) in waiting if (rank,) not in silent]
 
     def _left(self, made: Dataset) -> Dataset:
         """CHOSEN: the alike entries that are not proven. One is proven if it has a digest, every candidate of its size

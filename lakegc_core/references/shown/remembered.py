@@ -49,7 +49,7 @@ def known(context: MarkContext, prices: Prices, seconds: float | None = None) ->
     `seconds`: what a mark took so far; None for a look. A look has no limit of time: its proofs are not kept, so it
     gains nothing by stopping early. Nor has the first mark that has to prove anything.
     """
-    mark = Shelf.of(context).newest_complete(partial(_has_proofs, context))
+    mark = Shelf.of(context, context.level).newest_complete(partial(_has_proofs, context))
     most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
     if mark is not None and seconds is not None:
         most = min(most, prices.heads_in(context.settings.scale.asking_share * seconds))
@@ -62,7 +62,8 @@ def _has_proofs(context: MarkContext, header: Header, each: Standing) -> bool:
     place = (header.repository, header.repository_created, header.storage_namespace)
     own = context.header
     is_here = place == (own.repository, own.repository_created, own.storage_namespace)
-    return is_here and each.mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
+    has_some = is_here and each.mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
+    return has_some and each.fault is None  # one that a wrong clock dates ahead would stay the newest
 
 
 def proofs_of(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

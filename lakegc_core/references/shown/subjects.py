@@ -124,7 +124,7 @@ class Subjects:
         known = self.known.proofs
         if not self.known.is_mark or not known.rows:
             return known
-        rows = joined(self.read(known), self._find(known.keys()), PLANNED.names, "left_semi")
+        rows = distinct(joined(self.read(known), self._find(known.keys()), PLANNED.names, "left_semi"))
         return self.out.put(PROOFS, rows, PROOFS_SCHEMA)
 
     def _digests(self) -> Mapped:

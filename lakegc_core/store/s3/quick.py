@@ -90,20 +90,21 @@ class QuickWay:
             self._sent = request
 
     def _found(self) -> _Route | None:
-        if not self._learnt:
+        if not self._learnt and self._doubts < _DOUBTS:
             with self._lock:
                 if not self._learnt:
-                    self._route = self._learn()
-                    self._learnt = True
+                    self._learn()
         return self._route
 
-    def _learn(self) -> _Route | None:
+    def _learn(self) -> None:
+        """Learn the route, if there is one. A probe that is not answered says nothing: the next request learns it."""
         try:
             self._bucket.answer("head_object", PROBE_KEY, Key=self._bucket.base + PROBE_KEY)
             probe = percent_encode(self._bucket.base + PROBE_KEY, safe="/~")
-            return _route(self._sent, probe, self._access, self._timeouts) if self._sent is not None else None
+            self._route = _route(self._sent, probe, self._access, self._timeouts) if self._sent is not None else None
+            self._learnt = True
         except (LakegcError, UnicodeError, OSError, *SDK_ERRORS):
-            return None
+            self._doubts += 1
 
 
 @dataclass(frozen=True)

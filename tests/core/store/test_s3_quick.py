@@ -217,6 +217,16 @@ def test_where_the_quick_way_is_refused_again_and_again_only_boto3_asks(lake: La
     assert len(quick(running)) == asked
 
 
+def test_a_probe_that_is_not_answered_says_nothing_of_the_quick_way(lake: Lake) -> None:
+    config, running = lake
+    store = replace(config, max_attempts=1).connect()
+    known = store.head("data/a")
+    running.hook = lambda request, forward: None if PROBE_KEY in request.path else forward(request)
+    assert one(store) == known and not quick(running)
+    running.hook = pass_on
+    assert one(store) == known and len(quick(running)) == 1
+
+
 def test_through_a_proxy_only_boto3_asks(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     config, running = lake
     monkeypatch.setenv("HTTP_PROXY", running.endpoint)

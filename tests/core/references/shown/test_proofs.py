@@ -421,6 +421,36 @@ def test_nothing_waits_for_heads_where_the_store_refuses_all_of_them(
     assert expired(context) == garbage
 
 
+@by_spark_too
+def test_nothing_waits_for_heads_of_entries_that_the_store_never_answers(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a customer's key, say. Those of the candidates are answered, and remembered: later marks ask for none."""
+    monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
+    files = {f"p{number}": town.content() for number in range(6)}
+    town.commit(**files)
+    garbage = {town.forgotten(town.content()) for _ in range(2)}
+    town.proxy.hook = refused({town.entry(path) for path in files})
+    for _ in range(2):
+        context, facts, heads = town.mark()
+        assert heads and facts["waiting"]["objects"] == 0
+        assert expired(context) == garbage
+
+
+def test_proofs_of_a_mark_that_a_wrong_clock_dated_ahead_are_made_again(town: Town) -> None:
+    """It would stay the newest one for a month, and each night would lose what the one before had proved."""
+    town.commit(a=town.content())
+    garbage = {town.forgotten(town.content())}
+    town.lake.wait(30 * DAY)
+    _, _, ahead = town.mark()
+    town.lake.wait(-30 * DAY)
+    context, _, heads = town.mark()
+    assert heads == ahead
+    assert expired(context) == garbage
+    _, _, heads = town.mark()
+    assert not heads
+
+
 def test_a_look_waits_for_no_heads_of_later_looks(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """Re-uploads that the mark knows as candidates are none to the look, which must ask for their entries itself."""
     monkeypatch.setitem(safety.LEVELS, "none", replace(safety.LEVELS["none"], heads=3))
