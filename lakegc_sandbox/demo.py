@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,9 +137,9 @@ class _Story:
         )
         for what in (f"lakefs://{self.repository}/main/{_KEPT}", _GARBAGE):
             found = explain(lambda: spark, context, what).as_json()
-            self._quote([f"explain {what}", *answers.explain_screen(found).splitlines()[2:], ""])
+            self._quote([f"explain {self.repository} {what}", *answers.explain_screen(found).splitlines()[2:], ""])
         found = whatif(spark, context, Wish({"main": 7})).as_json() | {"price": None}
-        self._quote(["whatif --rule main=7", *answers.whatif_lines(found)[1:]])
+        self._quote([f"whatif {self.repository} --rule main=7", *answers.whatif_lines(found)[1:]])
 
     def _quote(self, lines: list[str]) -> None:
         self.tell("\n".join(f"   {line}".rstrip() for line in lines))
@@ -217,5 +217,6 @@ def serve(folder: str | None, port: int, reporter: Reporter) -> int:
         print(f"export LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY={_SECRET_KEY}")
         print(f"# repository: {name}   try: lakegc mark {name}", flush=True)
         reporter.say("The sandbox forgets everything when it ends. Ctrl-C ends it.")
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
     return 0

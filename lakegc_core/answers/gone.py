@@ -103,11 +103,16 @@ class _Now:
     new: int
 
 
+def check_asked(paths: str, most: int) -> None:
+    """SettingsError for what `gone` does not answer."""
+    if not paths or not 0 < most <= AT_ONCE:
+        raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
+
+
 def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Account:
     """Account for the objects at paths (a glob: `*` stays in a folder, `**` crosses them), by a complete mark. `most`:
     how many are named of those that are there, and of those that are gone."""
-    if not paths or not 0 < most <= AT_ONCE:
-        raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
+    check_asked(paths, most)
     now = _shown_now(spark, context, paths)
     quarantines = places(context)
     with scratch(context, here=runs_here(spark)) as aside:

@@ -93,14 +93,19 @@ LATER = (Reason.UNREFERENCED, Reason.YOUNG)
 """Reasons of objects that only commits keep, once they are old enough."""
 
 
-def answer(spark: SparkSession, context: MarkContext, question: Question) -> Answer:
-    """Ask a question of all objects that a complete mark found. RefusedError if what it found is not so any more."""
+def check_stands(context: MarkContext) -> None:
+    """RefusedError if what a complete mark found is not so any more."""
     if restored := restored_since(context, context.header.started_at):
         raise RefusedError(
             f"Objects were restored by mark {restored.mark_id}, and mark {context.header.mark_id} may not know of "
             f"them. Only a mark that begins after {restored.known_from:%Y-%m-%d %H:%M} UTC knows of them for certain: "
             "clocks may differ by an hour. Make a mark then."
         )
+
+
+def answer(spark: SparkSession, context: MarkContext, question: Question) -> Answer:
+    """Ask a question of all objects that a complete mark found, if it still stands (`check_stands`)."""
+    check_stands(context)
     layers = layers_of(context.mark)
     with scratch(context, here=runs_here(spark)) as aside:
         asked = ask_of_commits(spark, context, question, aside)

@@ -3,6 +3,9 @@
 stdout carries the result, stderr everything else. Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 refused.
 """
 
-from lakegc_core.cli.entry import command, main
+try:
+    from lakegc_core.cli.entry import command, main
+except KeyboardInterrupt:  # nothing has begun
+    raise SystemExit(130) from None
 
 __all__ = ["command", "main"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lakegc_core.answers.gone import gone
+from lakegc_core.answers.gone import check_asked, gone
 from lakegc_core.answers.verify import on_record, verify
 from lakegc_core.cli.opening import at_work, complete_mark, opened, own_mark
 from lakegc_core.cli.options import show
@@ -17,6 +17,7 @@ UNPROVEN = 5
 
 
 def run_gone(options: argparse.Namespace, reporter: Reporter) -> int:
+    check_asked(options.paths, options.most)  # before Spark is started
     context = complete_mark(opened(options, reporter), options.mark_id)
     with at_work(context, reporter, "gone") as spark:
         found = gone(spark, context, options.paths, options.most).as_json()

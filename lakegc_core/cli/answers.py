@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakegc_core.answers.du import du
 from lakegc_core.answers.explain import explain
+from lakegc_core.answers.keepers import check_stands
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import NO_RULE, show
@@ -43,6 +44,7 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
 
 def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
     context = _mark_of(options, reporter)
+    check_stands(context)  # before Spark is started
     with at_work(context, reporter, "du") as spark:
         found = du(spark, context, options.together).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.du_screen(found))
@@ -52,6 +54,7 @@ def run_du(options: argparse.Namespace, reporter: Reporter) -> int:
 def run_whatif(options: argparse.Namespace, reporter: Reporter) -> int:
     wish = Wish(_rules(options.rule), tuple(options.without), options.protect_tags)
     context = _mark_of(options, reporter)
+    check_stands(context)
     with at_work(context, reporter, "whatif") as spark:
         found = whatif(spark, context, wish).as_json() | {"price": price_json(context.settings.price)}
     show(options, found, answers.whatif_screen(found))

@@ -24,8 +24,9 @@ from lakegc_core.errors import LakegcError, did_you_mean
 from lakegc_core.marks.ids import LATEST
 from lakegc_core.spark.traces import advice, cause
 
-BROKEN_PIPE = 141
-"""The exit code where stdout was closed early: the one that shells give a command that SIGPIPE ended."""
+BROKEN_PIPE, INTERRUPTED = 141, 130
+"""Exit codes where stdout was closed early, and after Ctrl-C: those that shells give commands that SIGPIPE or SIGINT
+ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
+        except KeyboardInterrupt:  # before the verb began
+            sys.stderr.write("lakegc: interrupted.\n")
+            return INTERRUPTED
         finally:
             sys.stdout.flush()  # here, because Python itself would complain of a closed stdout at its exit
     except BrokenPipeError:
@@ -89,6 +93,8 @@ def _run(given: list[str]) -> int:
     except Exception as error:  # a fault of lakegc or of what it stands on: said in a line, the trace on demand
         if os.environ.get("LAKEGC_DEBUG") or (isinstance(error, BrokenPipeError) and _stdout_is_closed()):
             raise
+        if _came_of_interrupt(error):
+            return _interrupted(given, options)
         first = (cause(error) or (str(error).strip().splitlines() or [""])[0])[:300]
         known = advice(error)
         sys.stderr.write(
@@ -103,8 +109,19 @@ def _run(given: list[str]) -> int:
             print(json.dumps({"error": first, "kind": type(error).__name__, "exit_code": 1}))
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"lakegc: interrupted. To go on where it stopped: {_again(given, options)}\n")
-        return 130
+        return _interrupted(given, options)
+
+
+def _came_of_interrupt(error: BaseException | None) -> bool:
+    """True for an error that came while Ctrl-C ended the command: Spark's jobs and connections end with it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _interrupted(given: Sequence[str], options: argparse.Namespace) -> int:
+    sys.stderr.write(f"lakegc: interrupted. To go on where it stopped: {_again(given, options)}\n")
+    return INTERRUPTED
 
 
 def _again(given: Sequence[str], options: argparse.Namespace) -> str:

@@ -167,7 +167,10 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
         return f"{len(layers)} marks rest on one another by now"
     if restored := restored_since(context, header.started_at):
-        return f"objects were restored by mark {restored.mark_id} since mark {newest.mark_id} listed"
+        return (
+            f"objects were restored by mark {restored.mark_id} since mark {newest.mark_id} began, or less than an hour "
+            "before, as clocks may differ"
+        )
     for layer in layers:
         if gone_in_rings(layer.mark.store, layer.mark.folder):
             return f"a ring stopped a sweep of mark {layer.mark_id}, which took live data for garbage"

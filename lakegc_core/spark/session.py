@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -147,8 +147,9 @@ class _Soon:
 
     def _interrupt(self, number: int, frame: object) -> None:
         """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends."""
-        if self._started.done() and self._started.exception() is None:
-            self._started.result().sparkContext.cancelAllJobs()
+        with suppress(Exception):  # Java may get the signal too, and be gone
+            if self._started.done():
+                self._started.result().sparkContext.cancelAllJobs()
         raise KeyboardInterrupt
 
 

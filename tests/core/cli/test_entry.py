@@ -15,13 +15,29 @@ import pytest
 
 import lakegc_core
 from lakegc_core.cli import main, marking, options
-from lakegc_core.cli.entry import parser
+from lakegc_core.cli.entry import INTERRUPTED, parser
 from lakegc_core.cli.options import misspelt_variables
 from lakegc_core.cli.verbs import VERBS
 from lakegc_core.marks.context import RepositoryContext
 from tests.support.waiting import STARTS
 
 ROOT = Path(lakegc_core.__path__[0]).parent
+
+
+def test_an_error_that_came_of_an_interrupt_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's connections end with it."""
+
+    def interrupted(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:
+            raise RuntimeError("the connection to Java is gone") from interrupt
+
+    monkeypatch.setattr(marking, "opened", interrupted)
+    assert main(["mark", "lake"]) == INTERRUPTED
+    assert capsys.readouterr().err == "lakegc: interrupted. To go on where it stopped: lakegc mark lake\n"
 
 
 @pytest.mark.parametrize("given", [[], ["--mark-id", "m1"]])
