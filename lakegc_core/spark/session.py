@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -146,7 +147,9 @@ class _Soon:
         return getattr(self._started.result(), name)
 
     def _interrupt(self, number: int, frame: object) -> None:
-        """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends."""
+        """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends. What becomes of
+        connections to Java is no news then."""
+        logging.disable()
         with suppress(Exception):  # Java may get the signal too, and be gone
             if self._started.done():
                 self._started.result().sparkContext.cancelAllJobs()
