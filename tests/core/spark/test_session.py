@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -32,10 +33,11 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """Ctrl-C does in the end what it did before."""
+    """Ctrl-C does in the end what it did before, and logs are kept again."""
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
+    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -149,6 +151,7 @@ def test_an_interrupt_stops_the_jobs_of_a_session_that_another_thread_started(mo
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert not stopped, "there are none before it stands"
+    assert not logging.getLogger().isEnabledFor(logging.CRITICAL), "connections that break are no news"
     may_start.set()
     assert spark.version == "4"
     with pytest.raises(KeyboardInterrupt):
