@@ -120,7 +120,9 @@ def _came_of_interrupt(error: BaseException | None) -> bool:
 
 
 def _interrupted(given: Sequence[str], options: argparse.Namespace) -> int:
-    sys.stderr.write(f"lakegc: interrupted. To go on where it stopped: {_again(given, options)}\n")
+    is_of_repository = getattr(options, "repository", None)
+    how = f" To go on where it stopped: {_again(given, options)}" if is_of_repository else ""
+    sys.stderr.write(f"lakegc: interrupted.{how}\n")
     return INTERRUPTED
 
 

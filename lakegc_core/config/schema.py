@@ -25,6 +25,7 @@ _KMS: Node = {"required": ["encryption"], "properties": {"encryption": {"const":
 _KEY: Node = {"required": ["kms_key_id"], "properties": {"kms_key_id": {"type": "string"}}}
 _STORE = [
     {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS, _ETAGS, _ENCRYPTION, _CONDITIONS]},
+    {"properties": {"match": {"pattern": "^[^*]*://[^*]*$"}, "endpoint": {"pattern": "^https?://"}}},
     {"if": _ROOT, "then": {"properties": {"match": {"pattern": "^local://"}}}},
     {"if": {"anyOf": [_VERSIONS, _ETAGS, _ENCRYPTION]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
     {"if": _KEY, "then": _KMS},

@@ -46,6 +46,10 @@ def useful(store: StoreMapping) -> StoreMapping:
             "neither `endpoint` nor `root` nor `versions: delete` nor `etags: md5` nor `encryption` nor "
             "`delete_conditions` other than `never` is given, so it would change nothing"
         )
+    if "://" not in store.match or "*" in store.match:
+        raise ValueError("`match` is the beginning of addresses, such as s3://lake/, and no pattern")
+    if store.endpoint and not store.endpoint.startswith(("http://", "https://")):
+        raise ValueError("`endpoint` must be a URL with http:// or https://")
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
     s3 = {"versions: delete": store.delete_versions, "etags: md5": store.etags, "encryption": store.encryption}

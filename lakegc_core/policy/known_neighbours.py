@@ -44,7 +44,7 @@ def well_known(facts: NeighbourFacts, of_mark: NeighbourFacts | None, *, strict:
         return True, "No other repository is on this lakeFS."
     return True, (
         f"Each of the other {facts.repositories:,} repositories of this lakeFS was marked within {_within(facts)}, or "
-        "lakegc.yaml says to ignore it."
+        "lakegc was told to ignore it."
     )
 
 
