@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import gc
+import io
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import lakegc_core
-from lakegc_core import spark
+from lakegc_core import clock, spark
 from lakegc_core.cli.options import flag, misspelt_variables, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.cli.verbs import VERBS
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who started this process
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # what a terminal's encoding lacks is shown as ?
     try:
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
@@ -80,6 +83,7 @@ def _run(given: list[str]) -> int:
 
     reporter = Reporter(quiet=options.quiet)
     try:
+        clock.now()  # which a variable may replace: a wrong one is said at once
         if getattr(options, "repository", None):
             options.repository = repository_name(options.repository)
         code: int = options.verb(options, reporter)

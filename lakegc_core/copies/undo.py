@@ -66,10 +66,11 @@ def check_keeps(context: MarkContext) -> None:
             "backup. With `backup: required` in lakegc.yaml, no sweep deletes what has no backup; with `quarantine: "
             "7d`, each sweep keeps a copy for a week."
         )
-    context.say(
-        f"restore: {nothing} It is asked for each object all the same: it may have kept what it was told to delete "
-        "before."
-    )
+    if is_swept(context):
+        context.say(
+            f"restore: {nothing} It is asked for each object all the same: it may have kept what it was told to delete "
+            "before."
+        )
 
 
 def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:

@@ -304,7 +304,7 @@ def path(*segments: str) -> str:
     """The path of a call below /api/v1, each segment escaped. SettingsError for a name that cannot be one."""
     for segment in segments:
         if segment in ("", ".", ".."):
-            raise SettingsError(f"{segment!r} is no name that lakeFS could know")
+            raise SettingsError(f"{segment!r} is no name of a repository or a ref of lakeFS: say which is meant.")
     return "".join("/" + quote(segment, safe="") for segment in segments)
 
 

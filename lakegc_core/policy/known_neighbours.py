@@ -56,8 +56,8 @@ def not_known(facts: NeighbourFacts, of_mark: NeighbourFacts | None, *, strict: 
         return None
     if (lost := forgotten(facts, of_mark)) and not strict:
         return (
-            f"{len(lost):,} {of_all} {_have(len(lost))} marks of which none reads, as after an upgrade, and no "
-            f"mark here noted what was imported from here: {_some(lost, len(lost))}."
+            f"{len(lost):,} {of_all} {_have(len(lost))} marks of which none counts, as after an upgrade or by a wrong "
+            f"clock, and no mark here noted what was imported from here: {_some(lost, len(lost))}."
         ), _way_out(lost, len(lost))
     told = [f"{name} ({why})" for name, why in facts.named]
     more = f"; and {unknown - len(told):,} more" if unknown > len(told) else ""

@@ -32,6 +32,7 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 _DAEMON = "spark.python.daemon.module"
 _SPECULATION = "spark.speculation"
+_STOPPING = 10  # seconds that Java gets to stop jobs after Ctrl-C
 _SMALL_PAGE = "2m"  # Spark's own page, up to 64 MB, is taken by each join and each sort, however few rows they have
 _DEFAULTS = {
     "spark.app.name": "lakegc",
@@ -150,10 +151,16 @@ class _Soon:
         """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends. What becomes of
         connections to Java is no news then."""
         logging.disable()
+        # This thread may be reading an answer of Java's; another one has a connection of its own.
+        stopping = threading.Thread(target=self._stop_jobs, daemon=True)
+        stopping.start()
+        stopping.join(_STOPPING)
+        raise KeyboardInterrupt
+
+    def _stop_jobs(self) -> None:
         with suppress(Exception):  # Java may get the signal too, and be gone
             if self._started.done():
                 self._started.result().sparkContext.cancelAllJobs()
-        raise KeyboardInterrupt
 
 
 @contextmanager
