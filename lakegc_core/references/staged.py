@@ -80,16 +80,15 @@ def _dumped(context: MarkContext) -> list[StagedDump]:
     """The server's dump; several of them if each may have dropped rows. They may have dropped the same ones.
 
     lakeFS begins to count rows anew where it meets a branch that was deleted meanwhile, and drops a page in which it
-    counts none after that: the page has no location, as if nothing were staged. A branch that moved may be another one
-    of the same name.
+    counts none after that: the page has no location, as if nothing were staged.
     """
     client, repository, dumps = context.client, context.header.repository, list[StagedDump]()
     while len(dumps) < _MOST_DUMPS:
-        before = set(client.branches(repository))
+        before = {each.name for each in client.branches(repository)}
         dumps.append(dump := client.prepare_uncommitted(repository))
-        if len(dump.locations) == dump.pages or before <= set(client.branches(repository)):
+        if len(dump.locations) == dump.pages or before <= {each.name for each in client.branches(repository)}:
             return [dump]
-        context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: a branch was deleted or moved meanwhile, and a page is empty")
+        context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: a branch was deleted meanwhile, and a page is empty")
     return dumps
 
 

@@ -68,7 +68,8 @@ def _asker() -> str:
     while frame.f_back is not None:
         module = frame.f_globals["__name__"]
         asker = f"{module.rpartition('.')[2]}.{frame.f_code.co_name}"
-        if module.startswith("lakegc_core.") and asker != "json_files.read_json":  # reads, unchecked, for who asks it
+        # These read, unchecked, for who asks them.
+        if module.startswith("lakegc_core.") and asker not in ("json_files.read_json", "store.read_there"):
             return asker
         frame = frame.f_back
     return "nobody of lakegc's"

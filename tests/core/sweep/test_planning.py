@@ -150,7 +150,7 @@ def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() 
 
 def test_a_sweep_stops_where_no_mark_of_a_neighbour_reads_and_its_own_mark_noted_nothing_of_it() -> None:
     look = Neighbours(1, unread=("far",))
-    with pytest.raises(RefusedError, match=r"1 of the 3 .* of which none reads.*Nothing more was deleted"):
+    with pytest.raises(RefusedError, match=r"1 of the 3 .* of which none counts.*Nothing more was deleted"):
         checked(look, strict=False, accepted={})
     checked(look, strict=False, accepted={}, known=("far",))
     checked(look, strict=False, accepted={"neighbours": "it imports nothing"})
