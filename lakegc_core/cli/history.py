@@ -18,7 +18,7 @@ from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import open_repository
 from lakegc_core.names import Json
 from lakegc_core.views import history, report, screen
-from lakegc_core.views.history_screen import history_screen, marks_lines
+from lakegc_core.views.history_screen import history_screen, marks_lines, other_line
 from lakegc_core.views.progress import Reporter
 
 
@@ -31,7 +31,7 @@ def run_marks(options: argparse.Namespace, reporter: Reporter) -> int:
     found = list_marks(context)
     own = history.standing_marks(context, [mark for mark in found if mark["by"] == "lakegc"])
     others = [mark for mark in found if mark["by"] != "lakegc"]
-    lines = [*(marks_lines(own) if own else ()), *(f"  {mark['mark_id']}   by {mark['by']}" for mark in others)]
+    lines = [*(marks_lines(own) if own else ()), *map(other_line, others)]
     show(options, [*own, *others], "\n".join(lines) or "no marks")
     return 0
 

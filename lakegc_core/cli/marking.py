@@ -47,7 +47,10 @@ def _marked(
     everything wait anew. If that cannot be, begin another one, so that no mark stands in the way."""
     wanted = options.mark_id
     if not wanted and (unfinished := unfinished_mark(repository)):
-        repository.say(f"Mark {unfinished} did not come to its end: it is resumed. --mark-id begins another one.")
+        repository.say(
+            f"Mark {unfinished} has not come to its end. It is resumed, unless another process works on it. "
+            "--mark-id begins another one."
+        )
         try:
             return _mark_of(options, repository, unfinished, reporter)
         except (MarkError, CorruptFileError, IncompleteError) as error:

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
+import pyarrow.compute as pc
+
 from lakegc_core import clock
 from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError
@@ -37,7 +39,13 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     own = own_marks(context)
     names = {mark["mark_id"] for mark in own} | set(retired_marks(context.workspace, context.home))
     store = connect(context.data)
-    return own + [{"mark_id": f"{kind}:{name}", "by": "lakefs"} for kind, name in _foreign(store) if name not in names]
+    others = [(kind, name) for kind, name in _foreign(store) if name not in names]
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        written = list(pool.map(lambda each: _written(store, *each), others))
+    return own + [
+        {"mark_id": f"{kind}:{name}", "by": "lakefs", "written_at": at}
+        for (kind, name), at in zip(others, written, strict=True)
+    ]
 
 
 def own_marks(context: RepositoryContext) -> list[dict[str, Any]]:
@@ -105,6 +113,13 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
                 if kind == "addresses" and name.endswith(".meta"):
                     continue
                 yield kind, name
+
+
+def _written(store: Store, kind: str, name: str) -> str | None:
+    """The instant at which another tool's list was written, by the store's clock; None if it holds no file."""
+    level = next(iter(store.list_level(FOLDERS[kind].format(name))), None)
+    at = pc.min(level.objects["last_modified"]).as_py() if level else None
+    return None if at is None else instant(at.timestamp())
 
 
 def _has(store: Store, prefix: str) -> bool:

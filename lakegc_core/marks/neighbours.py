@@ -157,7 +157,8 @@ def what_is_known(
     counted = sorted(not_ignored(found, wanted), key=lambda each: each.name)
     told = [(each.name, why) for each in counted if (why := _unknown(each, wanted, now))]
     facts = NeighbourFacts(len(found), len(told), tuple(told[:_NAMED]), wanted.within.total_seconds(), addresses)
-    return replace(facts, unread=tuple(each.name for each in counted if each.unread))
+    names = tuple(each.name for each in counted if each.unread)
+    return replace(facts, unread=names, ignored=len(found) - len(counted))
 
 
 def unread(error: Exception) -> str:

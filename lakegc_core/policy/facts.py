@@ -193,6 +193,7 @@ class NeighbourFacts(_Whole):
     addresses: int  # which they refer to here
     known: tuple[str, ...] | None = None  # names of those whose mark, now or before it was out of sight, refers here
     unread: tuple[str, ...] = ()  # names of those that have marks of which none reads
+    ignored: int = 0  # repositories that the settings say to ignore
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,12 @@ def well_known(facts: NeighbourFacts, of_mark: NeighbourFacts | None, *, strict:
         return False, " ".join(wrong)
     if not facts.repositories:
         return True, "No other repository is on this lakeFS."
-    return True, (
-        f"Each of the other {facts.repositories:,} repositories of this lakeFS was marked within {_within(facts)}, or "
-        "lakegc was told to ignore it."
-    )
+    asked = facts.repositories - facts.ignored
+    ignored = f"{facts.ignored:,} that neighbours.ignore names, and that nobody asks"
+    if not asked:
+        return True, f"The other repositories of this lakeFS are {ignored}."
+    rest = f", besides {ignored}" if facts.ignored else ""
+    return True, f"Each of the other {asked:,} repositories of this lakeFS was marked within {_within(facts)}{rest}."
 
 
 def not_known(facts: NeighbourFacts, of_mark: NeighbourFacts | None, *, strict: bool) -> tuple[str, str] | None:

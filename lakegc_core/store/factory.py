@@ -31,7 +31,7 @@ def config_for(namespace: Namespace, settings: Settings, *, local_folder: str | 
     """
     mapping = mapping_for(namespace, settings)
     if namespace.scheme == "s3":
-        return _s3(namespace, mapping, settings.s3 or S3Access())
+        return _s3(namespace, mapping, settings.s3 or S3Access(), settings.server.endpoint_url)
     if namespace.scheme == "gs":
         return _gcs(namespace, mapping.endpoint if mapping else None)
     if namespace.is_azure:
@@ -71,6 +71,8 @@ def config_at(place: str, settings: Settings) -> StoreConfig:
         return LocalConfig(os.path.normpath(folder))
     if "://" not in place or place.startswith("local://"):
         raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder.")
+    if not urlsplit(place).netloc:
+        raise SettingsError(f"{place!r} names no bucket: give a URI such as s3://bucket/prefix, or an absolute folder.")
     return config_for(Namespace(place.rstrip("/")), settings)
 
 
@@ -84,7 +86,8 @@ def below(config: StoreConfig, folder: str) -> StoreConfig:
     return found
 
 
-def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> StoreConfig:
+def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access, lakefs: str) -> StoreConfig:
+    """`lakefs`: the URL of lakeFS, which is no endpoint of a store."""
     if _DIRECTORY_BUCKET.search(namespace.authority):
         raise SettingsError(
             f"{namespace.uri} lies in an S3 directory bucket (S3 Express One Zone), which lakegc does not support: it "
@@ -93,13 +96,22 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access) -> 
         )
     from lakegc_core.store.s3.store import S3Config  # the SDK is slow to import
 
+    # Resolved here, so that executors and the process's cache of connections see the same one.
+    endpoint = (
+        (mapping.endpoint if mapping else None)
+        or given.endpoint_url
+        or next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
+    )
+    if endpoint and (asked := urlsplit(endpoint).netloc) and asked == urlsplit(lakefs).netloc:
+        raise SettingsError(
+            f"The S3 endpoint for {namespace.uri} is {endpoint}, which is lakeFS itself. Its gateway shows branches, "
+            "not what lies in the bucket. Name the store's own endpoint, in AWS_ENDPOINT_URL_S3 or in lakegc.yaml's "
+            "`stores`, and the store's own keys."
+        )
     return S3Config(
         bucket=namespace.authority,
         prefix=namespace.path,
-        # Resolved here, so that executors and the process's cache of connections see the same one.
-        endpoint_url=(mapping.endpoint if mapping else None)
-        or given.endpoint_url
-        or next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None),
+        endpoint_url=endpoint,
         region=given.region,
         access_key_id=given.access_key_id,
         secret_access_key=given.secret_access_key,

@@ -33,6 +33,11 @@ def marks_lines(marks: Sequence[Json]) -> list[str]:
     return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
 
 
+def other_line(mark: Json) -> str:
+    """The line of a mark that another tool left."""
+    return f"  {mark['mark_id']:<24} {_minute(mark['written_at']):<16} by {mark['by']}"
+
+
 def _interrupted(marks: Sequence[Json]) -> list[str]:
     if not marks:
         return []

@@ -387,7 +387,7 @@ def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys
     unfinished = break_off(desk, capsys)
     pass_time(11)
     found, said = marked(capsys)
-    assert found == unfinished and f"Mark {unfinished} did not come to its end: it is resumed" in said
+    assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed" in said
     pass_time(1)
     assert marked(capsys)[0] != unfinished, "one that is complete is no mark to resume"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lakegc_core import clock
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.catalogue import list_marks, newest_mark, newest_to_sweep
 from lakegc_core.marks.shelf import retired_marks
@@ -79,8 +81,11 @@ def test_lists_of_other_tools_come_last_and_what_only_looks_like_one_does_not_co
     ):
         (gc / path).parent.mkdir(parents=True, exist_ok=True)
         (gc / path).write_bytes(b"x")
-    found = [mark["mark_id"] for mark in list_marks(served.open("lake"))]
-    assert found == ["m1", "unified:spark", "addresses:old", "uncommitted:older", "reports:alone"]
+        os.utime(gc / path, (FIRST.timestamp(), FIRST.timestamp()))
+    found = list_marks(served.open("lake"))
+    others = ["unified:spark", "addresses:old", "uncommitted:older", "reports:alone"]
+    assert [mark["mark_id"] for mark in found] == ["m1", *others]
+    assert {mark["written_at"] for mark in found[1:]} == {clock.instant(FIRST.timestamp())}
 
 
 def test_the_newest_whole_mark_is_swept_while_it_is_young_enough(

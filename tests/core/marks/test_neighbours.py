@@ -165,6 +165,7 @@ def test_neighbours_that_are_too_old_count_as_unknown_unless_they_are_to_be_igno
         Sighting("archive-1"),
     ]
     facts = what_is_known(found, NeighbourSettings(ignore=("archive-*",)), now=100 * day)
+    assert facts.ignored == sum(each.name.startswith("archive-") for each in found) > 0
     assert facts.named == (("broken", "torn"), ("old", "last marked 8.0 days ago"))
     assert (facts.repositories, facts.unknown, facts.within) == (4, 2, 7 * day)
     many = what_is_known([Sighting(f"{number:03}") for number in range(300)], WEEK, 0)

@@ -558,6 +558,17 @@ def test_what_a_sweep_asks_of_neighbours_counts_instead_of_what_the_mark_found()
     assert verdict("neighbours", alone).description == "No other repository is on this lakeFS."
 
 
+def test_neighbours_that_the_settings_ignore_are_counted_apart_from_those_that_were_marked() -> None:
+    known = {"repositories": 15, "unknown": 0, "named": [], "within": 7 * 86_400.0, "addresses": 0}
+    said = {
+        ignored: verdict("neighbours", replace(evidence(), neighbours=_known(known | {"ignored": ignored}))).description
+        for ignored in (0, 3, 15)
+    }
+    assert said[0] == "Each of the other 15 repositories of this lakeFS was marked within 7d."
+    assert "the other 12 repositories" in said[3] and "besides 3 that neighbours.ignore names" in said[3]
+    assert said[15].startswith("The other repositories of this lakeFS are 15 that neighbours.ignore names")
+
+
 def test_a_path_whose_data_is_gone_stops_a_sweep_however_few_they_are() -> None:
     found = replace(evidence(), sampled=50, unreadable={"main/a": 410, "main/b": 403})
     assert "The data of 1 of 50 paths on branch heads is gone: main/a (410)" in refused("reads", found)

@@ -61,6 +61,26 @@ def test_a_folder_is_a_place_by_its_path_and_by_its_uri() -> None:
         assert config_at(place, SETTINGS) == LocalConfig("/backups/a b")
 
 
+@pytest.mark.parametrize("place", ["s3://", "s3:///backups", "https://"])
+def test_a_uri_without_a_bucket_is_refused_as_such(place: str) -> None:
+    with pytest.raises(SettingsError, match="names no bucket"):
+        config_at(place, SETTINGS)
+
+
+@pytest.mark.parametrize("by", ["lakegc.yaml", "AWS_ENDPOINT_URL_S3"])
+def test_lakefs_is_no_endpoint_of_a_store(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gateway answers as S3 does, and shows branches."""
+    settings = SETTINGS
+    if by == "lakegc.yaml":
+        settings = Settings(server=SETTINGS.server, stores=(StoreMapping("s3://lake", endpoint="http://127.0.0.1:9/"),))
+    else:
+        monkeypatch.setenv(by, "http://127.0.0.1:9")
+    with pytest.raises(SettingsError, match="which is lakeFS itself"):
+        config_for(Namespace("s3://lake/ns"), settings)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
+    assert getattr(config_for(Namespace("s3://lake/ns"), SETTINGS), "endpoint_url", "") == "http://127.0.0.1:10"
+
+
 @pytest.mark.parametrize("place", ["backups", "", "local://backups/x"])
 def test_what_is_no_place_is_refused(place: str) -> None:
     with pytest.raises(SettingsError, match="is no place"):
