@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakegc_core.spark.session import session
 from lakegc_core.spark.tasks import many
 from lakegc_core.store.local import LocalConfig
-from lakegc_core.tables import parts as parquet
+from lakegc_core.tables.dataset import DatasetFolder
 
 _ROWS = 1000
 _SCHEMA = pa.schema([pa.field("id", pa.int64())])
@@ -24,15 +24,14 @@ def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def main(folder: str) -> None:
-    """RuntimeError if Spark does not find what it should."""
-    spark, store = session(), LocalConfig(folder)
+def main(path: str) -> None:
+    """Do it in a folder. RuntimeError if Spark does not find what it should."""
+    spark, folder = session(), DatasetFolder(LocalConfig(path), "floor")
     numbers = spark.range(_ROWS).mapInArrow(_as_they_are, "id long")
     if numbers.count() != _ROWS:
         raise RuntimeError("rows were lost")
     frames = {"all": numbers, "few": numbers.where("id < 10")}
-    parts = {name: parquet.write(frame, store, {name: name}, _SCHEMA)[name] for name, frame in frames.items()}
-    found = [parquet.read(spark, store, name, parts[name], _SCHEMA) for name in frames]
+    found = [folder.put(name, frame, _SCHEMA).frame(spark) for name, frame in frames.items()]
     if found[0].join(many(found[1]), "id", "left_anti").count() != _ROWS - 10:
         raise RuntimeError("an anti-join found other rows")
 
