@@ -45,12 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return INTERRUPTED
         finally:
             sys.stdout.flush()  # here, because Python itself would complain of a closed stdout at its exit
-    except BrokenPipeError:
-        if not _stdout_is_closed():
+    except OSError as error:
+        is_closed = isinstance(error, BrokenPipeError) and _stdout_is_closed()
+        if not is_closed and (isinstance(error, BrokenPipeError) or os.environ.get("LAKEGC_DEBUG")):
             raise
+        if not is_closed:
+            sys.stderr.write(f"lakegc: the output cannot be written: {error}\n")
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return BROKEN_PIPE if is_closed else 1
 
 
 def _stdout_is_closed() -> bool:

@@ -28,8 +28,10 @@ Flag = Annotated[bool, Strict()]
 
 
 def place_of_backups(place: str) -> str:
-    """The place itself. SettingsError if it holds a placeholder other than `{repository}`: then the backups of all
-    repositories would lie in one folder of that name."""
+    """The place itself. SettingsError if it is neither a URI nor an absolute folder, or if it holds a placeholder other
+    than `{repository}`: then the backups of all repositories would lie in one folder of that name."""
+    if "://" not in place and not place.startswith("/"):
+        raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder")
     unknown = [each for each in _BRACES.findall(place) if each != "{repository}"]
     if unknown:
         raise SettingsError(f"{unknown[0]} stands for nothing; {{repository}} stands for the name of the repository")

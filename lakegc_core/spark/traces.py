@@ -9,7 +9,8 @@ _CAUSE = re.compile(r"^Caused by: (.*)$|^An error occurred while calling .*\n: (
 _FULL = ("No space left on device", "Disk quota exceeded")
 _ADVICE = {
     **dict.fromkeys(
-        _FULL, "A disk is full: the one of the store, or of temporary files (TMPDIR). Make room and run it again."
+        _FULL,
+        "A disk is full: of the store, of temporary files (TMPDIR), or of the output. Make room and run it again.",
     ),
     "Read-only file system": "lakegc cannot write there.",
     "Address already in use": "Another process has this port. Name a free one.",

@@ -236,6 +236,18 @@ def test_a_command_whose_output_nobody_reads_any_more_ends_quietly(work: str, mo
     assert unread(work, ["marks", "lake", *more]) == (141, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_disk_under_the_output_is_said_without_a_trace(more: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        program = _PROGRAM.format(work="print('long ' * 100_000)", arguments=["marks", "lake", *more])
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "A disk is full: of the store, of temporary files (TMPDIR), or of the output." in done.stderr
+
+
 def test_a_help_that_nobody_reads_any_more_ends_quietly() -> None:
     assert unread("pass", ["marks", "--help"]) == (141, "")
 

@@ -352,6 +352,11 @@ def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:
             load(home, f"neighbours: {odd}")
 
 
+def test_a_relative_folder_is_no_place_of_backups(home: Path) -> None:
+    with pytest.raises(SettingsError, match="'backups' is no place: give a URI"):
+        load(home, "repositories: [{match: '*', backup_to: backups}]")
+
+
 def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path) -> None:
     """Else the backups of all repositories would lie in one folder of that name."""
     with pytest.raises(SettingsError, match=r"\{repo\} stands for nothing; \{repository\} stands for the name"):
