@@ -99,9 +99,12 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
 
 
 def _lake_in(folder: Path) -> tuple[Sandbox, str]:
-    """A sandbox with the demo's history in a folder, and its repository. SettingsError if it cannot be written."""
-    sandbox = Sandbox(folder)
+    """A sandbox with the demo's history in a folder, and its repository. SettingsError if the folder cannot be written,
+    or holds anything, such as an earlier demo."""
     try:
+        if folder.exists() and any(folder.iterdir()):
+            raise SettingsError(f"{folder} is not empty. A sandbox begins in a new folder: name another one (--dir).")
+        sandbox = Sandbox(folder)
         return sandbox, build_demo(sandbox)
     except OSError as error:
         raise SettingsError(

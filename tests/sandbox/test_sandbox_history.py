@@ -550,6 +550,15 @@ def test_a_file_that_is_named_as_the_folder_of_the_demo_is_wrong_usage(
     assert f"cannot write to {tmp_path}/file: Not a directory. Name another folder: --dir." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["demo", "sandbox"])
+def test_a_folder_that_holds_an_earlier_demo_is_wrong_usage(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake").mkdir()
+    assert main([verb, "--dir", str(tmp_path)]) == 2
+    assert f"{tmp_path} is not empty. A sandbox begins in a new folder" in capsys.readouterr().err
+
+
 def test_the_demo_is_repeatable(tmp_path: Path) -> None:
     heads = []
     for name in ("one", "two"):
