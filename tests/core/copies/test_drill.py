@@ -324,7 +324,7 @@ def test_a_drill_goes_on_in_a_night_whose_garbage_is_too_much_for_a_sweep(
 def test_a_drill_is_judged_like_a_sweep_and_takes_nothing_that_is_not_ready(
     fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RefusedError, match="no garbage of mark m1 is ready and of at most 3 bytes"):
+    with pytest.raises(RefusedError, match="nothing is ready and of at most 3 bytes"):
         pipeline.drill(fast, mark, wanted=Wanted(bytes=3))
     needs = replace(mark, policy=replace(mark.policy, backup=True))
     with pytest.raises(RefusedError, match="this mark has none"):
