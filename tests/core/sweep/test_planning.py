@@ -86,6 +86,17 @@ def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and
     assert found == {"plan": {NAME: PLANNED}, "outcomes": {"gone": "lost"}}
 
 
+def test_what_a_sweep_that_broke_off_deleted_is_gone_although_lakegc_yaml_would_keep_it_now(tmp_path: Path) -> None:
+    strange = ("data/raw/customers.csv", PLANNED, 9 * DAY)
+    rows = table(strange, ("gone", "not_in_backup", 9 * DAY), (NAME, "not_in_backup", 9 * DAY))
+    (tmp_path / NAME).parent.mkdir(parents=True)
+    (tmp_path / NAME).touch()
+    found = _SplitPlan(LocalConfig(str(tmp_path)), AGE, UNKNOWN, resumed=True)(rows)["outcomes"]
+    told = set(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True))
+    gone = {(each, outcome) for each in (strange[0], "gone") for outcome in ("failed:no_answer", "already_gone")}
+    assert told == {(NAME, "not_in_backup"), *gone}
+
+
 def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there_is_a_plan(swept: Swept) -> None:
     """One object is staged, so that the dump names it; another one only shows on the branch: the head has its bytes."""
     repository, size = swept.lake.sandbox.repository("lake"), len(b"left behind")
