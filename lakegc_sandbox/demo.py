@@ -22,7 +22,7 @@ from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import Wish, whatif
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.errors import LakegcError, SettingsError
-from lakegc_core.lakefs.client import LakeFSClient
+from lakegc_core.lakefs.client import READS, LakeFSClient
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.names import Stage
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _ACCESS_KEY, _SECRET_KEY = "lakegc-sandbox", "lakegc-sandbox-secret"
 _KEPT, _GARBAGE = "tables/customers/part-00000.parquet", "models/forecast/fold-3.parquet"
 _GONE = 410
-_READS = (200, 206, 416)  # 416: an object without bytes
 
 
 @contextmanager
@@ -178,7 +177,7 @@ class _Story:
         """Read one byte of everything that branches show."""
         for branch, path in self.paths:
             status = self.client.read_byte(self.repository, branch, path)
-            if status not in _READS:
+            if status not in READS:
                 raise LakegcError(
                     f"{path} on {branch} answers {status}: a live object does not read. Please report this."
                 )

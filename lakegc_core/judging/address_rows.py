@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakegc_core.inventory.carried import OBJECTS_SCHEMA, Units, unit_of
 from lakegc_core.marks.findings import MISSTATED
 from lakegc_core.names import Reason
-from lakegc_core.policy.xids import xid_times
+from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.ranges.range_files import reading_keys
 from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
@@ -81,7 +81,7 @@ def address_rows(kind: int, units: Units, listed_from: float, rows: pa.RecordBat
         told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
     if kind in (BEFORE, DROPPED_SINCE):
         return only(told, told["carried"])
-    asks = ~(xid_times(addresses) >= listed_from)
+    asks = ~(told_until(xid_times(addresses), latest_told(listed_from)) >= listed_from)
     if "exact" in rows.schema.names:
         told["exact"] = rows["exact"]
         asks &= rows["exact"].to_numpy(zero_copy_only=False)

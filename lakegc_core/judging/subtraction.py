@@ -21,7 +21,7 @@ from lakegc_core.marks.findings import MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.safety import RELIST
-from lakegc_core.policy.xids import xid_times
+from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
@@ -141,13 +141,14 @@ def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
 
     - MISSTATED: listed with another size; or not listed, and new, that is, given out at most RELIST before the listing:
       no later optimized mark compares its size
-    - _LATE: not listed, and new or of a name that does not tell, but not given out after the listing began: it may have
-      come since
+    - _LATE: not listed, and new or of a name that does not tell (as one of a time to come), but not given out after the
+      listing began: it may have come since
     - ABSENT: not listed, and old
     """
-    named, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
+    given, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
+    named = told_until(given, latest_told(listed_from))
     relisted = listed_from - RELIST.total_seconds()
-    old, fresh = pa.array(~(named >= listed_from)), pa.array(named >= relisted)
+    old, fresh = pa.array(~(named >= listed_from)), pa.array(given >= relisted)
     absent, late = pc.and_not(old, lies), pa.array(~(named < relisted))
     return {
         ABSENT: table.filter(pc.and_not(absent, late)),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakegc_core import clock
 from lakegc_core.marks.findings import instant
 from lakegc_core.names import Json, Outcome
-from lakegc_core.spark.tasks import Mapped
+from lakegc_core.spark.tasks import Few, Mapped, both
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.hashing import hash_strings
@@ -22,6 +22,12 @@ PLANNED = "planned"
 """The outcome of a candidate that may be deleted."""
 JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
 WITH_RING = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("ring", pa.int8(), nullable=False)])
+
+
+def sides_of(candidates: Mapped, canaries: Mapped) -> list[Mapped]:
+    """Both as one; or each alone where tasks read the candidates in Python: a union would pass them through the JVM."""
+    as_one = isinstance(candidates.of, Few) or candidates.make is None
+    return [both(candidates, canaries)] if as_one else [candidates, canaries]
 
 
 def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,6 +64,11 @@ def answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         before = rows["outcome"]
         told = pc.if_else(pc.equal(before, PLANNED), pc.coalesce(rows["verdict"], before), before)
         yield row_of(JUDGED, columns_of(rows) | {"outcome": told})
+
+
+def of_mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The candidates of the mark, without canaries."""
+    return (rows.filter(pc.invert(rows["canary"])) for rows in batches)
 
 
 def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

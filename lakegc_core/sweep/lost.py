@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakegc_core.names import NO_ANSWER, SEEN_AGAIN, STILL_THERE, Json, Outcome
 from lakegc_core.spark.tasks import Mapped, count_of
 from lakegc_core.store.base import ObjectInfo, StoreConfig, connect, heads
+from lakegc_core.sweep.other_tools import FOREIGN
 from lakegc_core.tables.parts import spark_width
 
 if TYPE_CHECKING:
@@ -138,12 +139,16 @@ def mark_lost(table: pa.Table, config: StoreConfig) -> pa.Table:
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 
+_WAITING = (Outcome.UNCONFIRMED, Outcome.OVER_BUDGET)
+_KEPT_NOW = (Outcome.NOT_IN_BACKUP, FOREIGN)
+
+
 def mark_gone(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
     """The rows (columns `address`, `outcome`), in which objects that wait for a later sweep (unconfirmed, or over the
     budget) and that are gone are `already_gone`: no mark will find them again. `asked`: a sweep that broke off had
-    planned all of them. Then each gets a second row, NO_ANSWER, because a delete of that sweep may have had no
-    answer."""
-    waiting = pc.is_in(table["outcome"], pa.array([Outcome.UNCONFIRMED, Outcome.OVER_BUDGET], pa.string()))
+    planned all of them. Then this concerns what lakegc.yaml now keeps, too (without a backup, or with an unknown name);
+    and each gets a second row, NO_ANSWER, because a delete of that sweep may have had no answer."""
+    waiting = pc.is_in(table["outcome"], pa.array([*_WAITING, *(_KEPT_NOW if asked else ())], pa.string()))
     rows = table.filter(waiting)
     gone = pa.array(_are_absent(config, rows["address"].to_pylist()), pa.bool_())
     found, place = rows.filter(gone), table.schema.get_field_index("outcome")

@@ -31,7 +31,7 @@ from lakegc_core.policy.xids import xid_times
 from lakegc_core.references.shown.classes import SIZES
 from lakegc_core.references.shown.remembered import Known, known
 from lakegc_core.references.shown.reuploads import WAITING, find_reuploads
-from lakegc_core.spark.tasks import Few, Mapped, both, many, run_on_rows
+from lakegc_core.spark.tasks import Mapped, both, many, run_on_rows
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.sweep import other_tools
 from lakegc_core.sweep.budget import Budget, Cut, largest_first
@@ -45,9 +45,11 @@ from lakegc_core.sweep.candidates import (
     live,
     looked_at,
     not_shown,
+    of_mark,
     planned,
     row_of,
     shown_of,
+    sides_of,
     stamped,
     with_ring,
 )
@@ -124,7 +126,7 @@ class Planner:
         judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
-        sides = [judged] if smuggled is None else _sides(judged, smuggled.then(JUDGED, partial(planned, True)))
+        sides = [judged] if smuggled is None else sides_of(judged, smuggled.then(JUDGED, partial(planned, True)))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -186,7 +188,7 @@ class Planner:
     def _judged(self, sides: Sequence[Mapped], look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
-        the sweep may be refused, or die, before there is a plan. `sides`: see `_sides`."""
+        the sweep may be refused, or die, before there is a plan. `sides`: see `sides_of`."""
         if max(look.referred_to().rows, look.kept_by_holds().rows) > MOST:  # keys that a job would shuffle for each
             sides = [reduce(both, sides)]
         looked = [self._looked_at(each, look, out) for each in sides]
@@ -201,7 +203,8 @@ class Planner:
         if asked is None:
             return every, None
         if asked.shown.rows:
-            rescues.rescue(self.context, asked.shown.mapped(self.spark))
+            own = candidates.mapped(self.spark).then(JUDGED, of_mark)
+            rescues.rescue(self.context, also_in(own, asked.shown.mapped(self.spark)))
         return beside(every, asked.verdicts, "verdict").then(JUDGED, answered), asked.left
 
     def _looked_at(self, judged: Mapped, look: Look, out: DatasetFolder) -> Mapping[str, Dataset]:
@@ -272,12 +275,6 @@ class Planner:
         is_known, said = well_known(facts, of_mark, strict=strict)
         if not is_known and (strict or forgotten(facts, of_mark)) and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted. {see(NEIGHBOURS)}")
-
-
-def _sides(candidates: Mapped, canaries: Mapped) -> list[Mapped]:
-    """Both as one; or each alone where tasks read the candidates in Python: a union would pass them through the JVM."""
-    as_one = isinstance(candidates.of, Few) or candidates.make is None
-    return [both(candidates, canaries)] if as_one else [candidates, canaries]
 
 
 def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:

@@ -33,8 +33,9 @@ def estimate(context: MarkContext, objects: int, seconds: float, until: float | 
     does before its first delete. `until`: unix seconds, when its budget ends it.
 
     Returns `seconds` in all, `looks` (of these, what does not depend on the number of objects) and the number of
-    `sweeps` that they follow from; where these tell a rate, `objects_a_second`; with `until` also `objects_until`.
-    Empty if no sweep is on record that tells: of enough objects, or where this one is of few, of any.
+    `sweeps` that they follow from; where these tell a rate, `objects_a_second`; with `until` also `objects_until`, if
+    there are any objects. Empty if no sweep is on record that tells: of enough objects, or where this one is of few, of
+    any.
     """
     told, ceiling = list(earlier(context)), context.settings.scale.delete_rate
     telling = [each for each in told if each[0] >= _ENOUGH] or (told if objects < _ENOUGH else [])
@@ -48,7 +49,7 @@ def estimate(context: MarkContext, objects: int, seconds: float, until: float | 
     else:
         deletes = max(max(took for _, took in telling), objects / ceiling if ceiling else 0.0)
     found["seconds"] = found["looks"] + deletes
-    if until is None:
+    if until is None or not objects:
         return found
     share = max(0.0, until - clock.now().timestamp() - seconds) / deletes
     return found | {"objects_until": int(min(1.0, share) * objects)}

@@ -190,16 +190,21 @@ class SweepRecord:
         key = f"{folder}/plan.json"
         try:
             record, mark = decode(self._store.read(key), key), self._context.mark.require("expired_addresses")
-            changed = (
-                f"{key} was changed after it was written. Nothing more is deleted by it: close the sweep (lakegc sweep "
-                f"{self._context.header.repository} {self._context.header.mark_id} --close), and make a new mark."
-            )
+            changed = f"{key} was changed after it was written. {self._instead(folder)}"
             return unsealed(record, changed, mark_digest=mark.digest)
         except MarkError:
             if not self._lenient:
                 raise
             self._reads[key] = False
             return {"folder": folder, "parts": []}
+
+    def _instead(self, folder: str) -> str:
+        """What to do where the plan of the sweep in a folder was changed."""
+        mark_id = self._context.header.mark_id
+        if folder != self.folder:
+            return f"What that sweep deleted is not known, so mark {mark_id} is not swept again: make a new mark."
+        name = f"{self._context.header.repository} {mark_id}"
+        return f"Nothing more is deleted by it: close the sweep (lakegc sweep {name} --close), and make a new mark."
 
     def begin(self, plan: Dataset, attempt: int, more: Mapping[str, Any]) -> None:
         """Seal the plan of an attempt. From here on objects may be deleted. RefusedError if somebody else has sealed

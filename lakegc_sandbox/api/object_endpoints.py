@@ -78,16 +78,15 @@ def _get_object(sandbox: Sandbox, request: Request) -> Answer:
         return Answer(200, body=b"", headers={**headers, "Content-Length": str(entry.size)})
     shown_address(repository.place, entry, refusal=400)
     wanted = _RANGE.match(request.headers.get("Range", ""))
-    data = repository.read(ref, path)
     if wanted is None or wanted.groups() == ("", ""):
-        return Answer(200, body=data, headers=headers)
+        return Answer(200, body=repository.read(ref, path), headers=headers)
     first, last = wanted.groups()
-    start = int(first) if first else max(0, len(data) - int(last))
-    end = min(int(last), len(data) - 1) if first and last else len(data) - 1
-    if start > end:
-        return Answer(416, {"message": "invalid range"}, headers={"Content-Range": f"bytes */{len(data)}"})
-    headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
-    return Answer(206, body=data[start : end + 1], headers=headers)
+    start = int(first) if first else max(0, entry.size - int(last))
+    end = min(int(last), entry.size - 1) if first and last else entry.size - 1
+    if start > end:  # by the entry's size: lakeFS has not asked the store yet
+        return Answer(416, {"message": "invalid range"}, headers={"Content-Range": f"bytes */{entry.size}"})
+    headers["Content-Range"] = f"bytes {start}-{end}/{entry.size}"
+    return Answer(206, body=repository.read(ref, path)[start : end + 1], headers=headers)
 
 
 def _upload_object(sandbox: Sandbox, request: Request) -> Answer:

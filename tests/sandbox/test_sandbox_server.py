@@ -327,11 +327,15 @@ def test_reading_whole_and_in_part(lake: Lake) -> None:
 
 def test_a_removed_object_is_410_to_read_and_200_to_stat(lake: Lake) -> None:
     lake.repo.files.delete(lake.repo.upload("main", "a", b"1"))
+    lake.repo.files.delete(lake.repo.upload("main", "empty", b""))
     query = {"path": "a"}
     response = lake.call("GET", "{repo}/refs/main/objects", params=query, headers={"Range": "bytes=0-0"})
     assert (response.status_code, list(response.json())) == (410, ["message"])
     assert lake.call("HEAD", "{repo}/refs/main/objects", params=query).status_code == 200
     assert lake.get("{repo}/refs/main/objects/stat", path="a")["size_bytes"] == 1
+    for headers, status in (({"Range": "bytes=0-0"}, 416), ({}, 410)):  # 416 by the size of the entry alone
+        read = lake.call("GET", "{repo}/refs/main/objects", params={"path": "empty"}, headers=headers)
+        assert read.status_code == status
 
 
 # --- building a history ---

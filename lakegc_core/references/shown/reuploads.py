@@ -65,8 +65,9 @@ class Reuploads:
     """Answers of lakeFS about candidates.
 
     - `verdicts`: each address once, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate
-      that has no row is shown nowhere
-    - `shown`: the addresses that branches show (SHOWN_SCHEMA); others with the same hash may be among them
+      that has no row is shown nowhere. Others may be among them, as in `shown`
+    - `shown`: the addresses that branches show (SHOWN_SCHEMA), as often as they do. Others may be among them: of many
+      candidates a sieve is made
     - `asked_at`: unix seconds of the last answer
     - `pages`, `seconds`: number of pages that were read, and the time that they took
     - `waiting`: classes that were not asked for, or that a server that compacts may not show (SIZES)

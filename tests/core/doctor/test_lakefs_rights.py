@@ -53,6 +53,13 @@ def test_a_path_whose_data_is_gone_is_an_alarm(on_folder: Patient) -> None:
     assert "the data is gone" in on_folder.finding("unreadable").what
 
 
+def test_an_object_without_bytes_reads_or_is_gone_like_any_other(on_folder: Patient) -> None:
+    address = on_folder.repository.upload("main", "_SUCCESS", b"")
+    assert worst(on_folder.examine()) == []
+    on_folder.repository.files.delete(address)
+    assert "_SUCCESS on branch main does not read: the data is gone" in on_folder.finding("unreadable").what
+
+
 def test_a_path_that_was_deleted_meanwhile_is_nothing(on_folder: Patient) -> None:
     on_folder.server.fault = refuse("/refs/main/objects", 404, {"message": "not found"})
     assert worst(on_folder.examine()) == []

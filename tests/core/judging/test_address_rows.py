@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakegc_core.inventory.carried import Units
 from lakegc_core.judging.address_rows import (
     ANEW,
     ASKED,
@@ -27,6 +30,7 @@ from lakegc_core.judging.address_rows import (
     ROWS,
     STAGED,
     SWEPT,
+    address_rows,
     decide,
     index_rows,
 )
@@ -99,6 +103,22 @@ def test_what_is_decided_of_an_address_follows_from_all_that_is_told_of_it(every
         for row in each.to_pylist()
     ]
     assert sorted(found, key=str) == sorted(told(every), key=str)
+
+
+@pytest.mark.parametrize("kind", [NEW, STAGED, MISSED])
+def test_no_address_is_asked_for_that_was_given_out_since_the_listing_unless_its_name_tells_a_time_to_come(
+    kind: int,
+) -> None:
+    """The second name is of a clock of lakeFS that was ahead by days."""
+    given_out = 5 * 86_400  # unix seconds
+    name = f"data/x/{np.base_repr(given_out << 3, 32).lower().zfill(7)}{'0' * 13}"
+    columns = [pa.array([name]), pa.array([True]), pa.array([1])]
+    rows = pa.RecordBatch.from_arrays(columns, ["address", "exact", "size"])
+    asks = [
+        bool(address_rows(kind, Units((), ()), float(at), rows)["asks"][0])
+        for at in (given_out + 1, given_out, given_out - 86_400, given_out - 86_401)
+    ]
+    assert asks == [True, False, False, True]
 
 
 _RANGES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3)), max_size=12)

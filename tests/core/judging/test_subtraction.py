@@ -144,6 +144,14 @@ def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_count
     assert (len(found[ABSENT]), len(found[_LATE]), len(found[MISSTATED])) == (0, 0, 3)
 
 
+def test_a_name_of_a_time_to_come_tells_nothing_so_its_object_can_be_missing() -> None:
+    """A clock of lakeFS was ahead once. By that name it would be too new to be missed until then."""
+    now = NOW.timestamp()
+    names = [f"data/x/{xid(now + ahead)}" for ahead in (86_400, 86_402)]
+    found = _split_named(now, pa.table({"address": names, "size": [1, 2], "lies": [False] * 2}))
+    assert [found[each]["address"].to_pylist() for each in (ABSENT, _LATE, MISSTATED)] == [[], names[1:], names]
+
+
 def test_an_upload_that_was_in_flight_during_the_listing_is_not_missing(
     quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

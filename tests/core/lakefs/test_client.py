@@ -569,7 +569,7 @@ def test_stat_tells_the_object_or_that_there_is_none(server: Scripted) -> None:
     assert server.asked[0].query["path"] == "a b/ü"
 
 
-@pytest.mark.parametrize("status", [200, 206, 404, 410, 416])
+@pytest.mark.parametrize("status", [200, 206, 404, 410])
 def test_reading_one_byte_tells_the_status(server: Scripted, status: int) -> None:
     server.on("GET", f"{R}/refs/main/objects", Say(status, b"x"))
     assert server.client.read_byte("repo", "main", "a b/ü") == status
@@ -577,7 +577,16 @@ def test_reading_one_byte_tells_the_status(server: Scripted, status: int) -> Non
     assert server.asked[0].query["path"] == "a b/ü"
 
 
-@pytest.mark.parametrize("status", [302, 400, 401, 403, 500])
+@pytest.mark.parametrize("status", [200, 404, 410])
+def test_of_an_object_without_bytes_reading_it_whole_tells_if_it_is_there(server: Scripted, status: int) -> None:
+    """To a range of it, lakeFS says 416 before it asks the store."""
+    server.on("GET", f"{R}/refs/main/objects", [Say(416, {"message": "Requested Range Not Satisfiable"}), Say(status)])
+    assert server.client.read_byte("repo", "main", "_SUCCESS") == status
+    assert ["Range" in asked.headers for asked in server.asked] == [True, False]
+    assert {asked.query["path"] for asked in server.asked} == {"_SUCCESS"}
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 416, 500])
 def test_a_status_that_says_nothing_about_the_object_is_an_error(server: Scripted, status: int) -> None:
     server.on("GET", f"{R}/refs/main/objects", refused(status))
     with pytest.raises(LakeFSError) as caught:

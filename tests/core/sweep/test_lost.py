@@ -113,6 +113,10 @@ def test_an_object_whose_head_the_store_refuses_is_there_and_hides_no_other_that
     assert told == gone | {(each, "left") for each in addresses if "gone" not in each}
     waiting = table(*((each, "over_budget") for each in addresses))
     assert mark_gone(waiting, sealed, asked=False)["outcome"].to_pylist() == ["over_budget"] * 3 + ["already_gone"] * 2
+    kept = table(*((each, outcome) for each in addresses for outcome in ("not_in_backup", "refused:foreign")))
+    assert mark_gone(kept, sealed, asked=False).equals(kept), "of them, no delete was ever sent"
+    found = mark_gone(kept, sealed, asked=True)["outcome"].to_pylist()
+    assert sorted(found) == sorted(["not_in_backup", "refused:foreign"] * 3 + ["failed:no_answer", "already_gone"] * 4)
     with pytest.raises(StoreError, match="503"):
         mark_gone(table(("data/sealed", "over_budget"), ("data/broken", "over_budget")), sealed, asked=False)
 

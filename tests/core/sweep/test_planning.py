@@ -20,13 +20,17 @@ from lakegc_core.marks import rescues
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.xids import xid_times
+from lakegc_core.references.shown.asking import SHOWN_SCHEMA
+from lakegc_core.references.shown.reuploads import Reuploads, find_reuploads
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.sweep import planning
 from lakegc_core.sweep.candidates import PLANNED
 from lakegc_core.sweep.failures import FAILURE
 from lakegc_core.sweep.look import Look
 from lakegc_core.sweep.planning import Planner, _parts, _SplitPlan
 from lakegc_core.tables.dataset import Dataset
 from tests.support.lake import NO_SPARK
+from tests.support.rows import few
 from tests.support.swept import GARBAGE, Swept
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -86,6 +90,17 @@ def test_where_something_may_have_been_deleted_what_is_live_and_gone_is_lost_and
     assert found == {"plan": {NAME: PLANNED}, "outcomes": {"gone": "lost"}}
 
 
+def test_what_a_sweep_that_broke_off_deleted_is_gone_although_lakegc_yaml_would_keep_it_now(tmp_path: Path) -> None:
+    strange = ("data/raw/customers.csv", PLANNED, 9 * DAY)
+    rows = table(strange, ("gone", "not_in_backup", 9 * DAY), (NAME, "not_in_backup", 9 * DAY))
+    (tmp_path / NAME).parent.mkdir(parents=True)
+    (tmp_path / NAME).touch()
+    found = _SplitPlan(LocalConfig(str(tmp_path)), AGE, UNKNOWN, resumed=True)(rows)["outcomes"]
+    told = set(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True))
+    gone = {(each, outcome) for each in (strange[0], "gone") for outcome in ("failed:no_answer", "already_gone")}
+    assert told == {(NAME, "not_in_backup"), *gone}
+
+
 def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there_is_a_plan(swept: Swept) -> None:
     """One object is staged, so that the dump names it; another one only shows on the branch: the head has its bytes."""
     repository, size = swept.lake.sandbox.repository("lake"), len(b"left behind")
@@ -110,6 +125,29 @@ def test_what_a_look_finds_live_is_remembered_although_lakefs_fails_before_there
     with pytest.raises(RefusedError, match="no answer"):
         swept.sweep()
     assert remembered() == set(GARBAGE[:2]) and swept.left() == GARBAGE
+
+
+def test_of_what_branches_show_candidates_alone_are_remembered_and_each_once(swept: Swept) -> None:
+    repository = swept.lake.sandbox.repository("lake")
+    repository.upload("main", "again", b"left behind")
+    checksum = repository.entry("main", "again").e_tag
+    repository.commit("main", "its bytes")
+    address = repository.place.qualify(GARBAGE[1])
+    repository.stage("main", "again", address, size=len(b"left behind"), checksum=checksum)
+
+    def with_others(*arguments: Any) -> Reuploads | None:
+        """Many candidates are looked for by a sieve, which lets others through; and each branch gives a row."""
+        found = find_reuploads(*arguments)
+        assert found is not None
+        others = few(swept.spark, [{"address": each} for each in (*GARBAGE[1:2], "data/x/live")], SHOWN_SCHEMA)
+        return replace(found, shown=found.shown + arguments[4].put("others", others, SHOWN_SCHEMA))
+
+    swept.patch.setattr(planning, "find_reuploads", with_others)
+    swept.patch.setattr(Look, "heads_moved", _fails)
+    with pytest.raises(RefusedError, match="no answer"):
+        swept.sweep()
+    told = [each for batch in _rescues(swept).batches("address") for each in batch["address"].to_pylist()]
+    assert told == GARBAGE[1:2]
 
 
 def _rescues(swept: Swept) -> Dataset:

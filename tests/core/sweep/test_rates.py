@@ -52,6 +52,12 @@ def test_earlier_sweeps_tell_the_rate_and_the_large_ones_most_of_it(context: Mar
     }, "a look before and one after, each as long as the dry run"
 
 
+def test_a_plan_of_nothing_takes_two_looks_whenever_the_budget_ends(context: MarkContext) -> None:
+    report(context, 1, {"objects": 9_000, "requests": 1, "seconds": 90.0})
+    expected = {"seconds": 40.0, "looks": 40.0, "objects_a_second": 100.0, "sweeps": 1}
+    assert estimate(context, 0, 20.0, NOW.timestamp() + 22) == estimate(context, 0, 20.0) == expected
+
+
 def test_small_sweeps_tell_how_long_a_small_one_takes_and_nothing_of_a_large_one(context: MarkContext) -> None:
     report(context, 1, {"objects": 3, "requests": 1, "seconds": 2.0})
     report(context, 2, {"objects": 30, "requests": 1, "seconds": 4.0})

@@ -36,6 +36,17 @@ def test_a_sample_reads_paths_of_heads_and_tells_those_whose_data_is_gone(spark:
     assert sample.read_again(world.context, known) == {}, "what did not read before is no news"
 
 
+def test_a_sample_tells_an_object_without_bytes_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    def marker(repo: Repository) -> None:
+        repo.upload("main", "_SUCCESS", b"")
+
+    with path_world(spark, tmp_path, first=marker) as world:
+        whole = sample.take_sample(spark, world.context, 1000)
+        assert ("main", "_SUCCESS") in whole.paths and whole.unreadable == {}
+        world.repo.files.delete(world.repo.entry("main", "_SUCCESS").address)
+        assert sample.read_again(world.context, whole) == {"main/_SUCCESS": 410}
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 500])
 def test_an_odd_status_of_a_path_is_told_and_ends_nothing(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, status: int

@@ -148,6 +148,20 @@ def test_a_plan_that_was_changed_or_is_of_another_mark_deletes_nothing_more(
     assert sweep.plan()["sweep"] == 1
 
 
+def test_a_changed_plan_leads_to_a_close_or_where_its_sweep_is_over_to_a_new_mark(
+    context: MarkContext, tmp_path: Path
+) -> None:
+    sweep = record(context)
+    plan(context, sweep, "a")
+    (file,) = tmp_path.rglob("plan.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"attempt": 2}))
+    with pytest.raises(MarkError, match=r"was changed .*close the sweep \(lakegc sweep lake m1 --close\)"):
+        sweep.plan()
+    sweep.close({})
+    with pytest.raises(MarkError, match=r"was changed .*mark m1 is not swept again: make a new mark\.$"):
+        next(record(context).unanswered_before())
+
+
 def test_a_plan_is_sealed_once(context: MarkContext) -> None:
     one, other = record(context), record(context)
     plan(context, one, "a")
