@@ -72,6 +72,8 @@ def _mark_of(
         mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
     )
     pipeline.check_beforehand(context)  # before Spark is started
+    if context.mark.manifest(Stage.EXPIRED_ADDRESSES) is not None:
+        repository.say(f"Mark {mark_id} is complete already, and is shown as it stands. Another id makes a new mark.")
     with at_work(context, reporter, "mark", quick=layers.will_be_little(context)) as spark:
         return context, pipeline.mark(spark, context)
 

@@ -389,7 +389,9 @@ def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys
     found, said = marked(capsys)
     assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed" in said
     pass_time(1)
-    assert marked(capsys)[0] != unfinished, "one that is complete is no mark to resume"
+    assert "is complete already" in marked(capsys, "--mark-id", found)[1]
+    later, said = marked(capsys)
+    assert later != unfinished and "already" not in said, "one that is complete is no mark to resume"
 
 
 @pytest.mark.usefixtures("sparing")
