@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import pipeline
+from lakegc_core import clock, pipeline
 from lakegc_core.cli import main
 from lakegc_core.config.settings import Price, Settings
 from lakegc_core.errors import StoreError
@@ -21,8 +22,9 @@ from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
-from lakegc_core.views.history import _totals, freed_bytes, history_of
+from lakegc_core.views.history import _totals, freed_bytes, history_of, left_of
 from lakegc_core.views.history_screen import history_screen, marks_lines
+from lakegc_core.views.metrics import metrics_text
 from lakegc_core.views.words import still_taken
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick
@@ -114,6 +116,16 @@ def test_a_history_of_few_retired_marks_begins_with_what_was_read(world: World) 
     assert (whole["totals"]["deleted"], short["totals"]["deleted"]) == (4, 3)
 
 
+def test_a_history_of_few_retired_marks_begins_with_those_however_old_a_mark_stands(world: World) -> None:
+    world.mark(0)
+    for retired in (world.mark(1), world.mark(2)):
+        retired.mark.store.write(retired.mark.retired_key, encode(record_of("lake", retired.mark)))
+        shutil.rmtree(world.lake.files("lake") / retired.mark.folder)
+    short = history_of(world.lake.open("lake"), most_retired=1)
+    assert [(mark["mark_id"], mark["state"]) for mark in short["marks"]] == [("m02", "retired")]
+    assert short["since"] == short["marks"][0]["started_at"]
+
+
 def test_a_record_of_a_retired_mark_that_somebody_replaced_hides_no_other(world: World) -> None:
     world.mark(0)
     folder = world.lake.files("lake") / world.lake.open("lake").home / "retired"
@@ -132,6 +144,29 @@ def test_what_the_sweeps_of_a_mark_deleted_counts_although_the_mark_does_not_rea
     (world.lake.files("lake") / mark.mark.folder / "namespace_listing/manifest.json").write_text("[]")
     found = world.history()
     assert found["marks"][0]["problem"] and found["totals"] == before["totals"] and before["totals"]["deleted"] == 2
+    assert 'lakegc_readable{repository="lake"} 0' in metrics_text([found], clock.now().timestamp())
+
+
+def test_what_a_sweep_found_gone_is_no_garbage_that_is_left(world: World) -> None:
+    world.garbage(3)
+    mark = world.mark(0)
+    next((world.lake.files("lake") / SLICE).iterdir()).unlink()
+    world.sweep(mark)
+    found = world.history()
+    assert found["marks"][0]["swept"][0]["outcomes"]["already_gone"] == 1
+    assert found["garbage"] == {"objects": 0, "bytes": 0}
+
+
+def test_of_what_is_gone_or_live_no_sizes_are_on_record_so_that_what_is_left_has_so_many_bytes_at_most() -> None:
+    outcomes = {"deleted": 2, "already_gone": 1, "rescued": 1, "held": 1, "changed": 1, "lost": 1}
+    swept = {"outcomes": outcomes | {"unconfirmed": 3}, "bytes_deleted": 30}
+    assert left_of(10, 100, [swept]) == {"objects": 3, "bytes": 70, "at_most": True}
+    later = {"outcomes": {"deleted": 3}, "bytes_deleted": 30}
+    assert left_of(10, 100, [swept, later]) == {"objects": 0, "bytes": 0}
+    assert left_of(10, 100, [later | {"deleted": 2, "bytes_deleted": 20}]) == {"objects": 8, "bytes": 80}  # one is back
+    left = {"repository": "lake", "last_mark": None, "marks": [{"mark_id": "m1", "started_at": None, "state": "begun"}]}
+    left |= {"garbage": left_of(10, 100, [swept]), "totals": {"sweeps": 0}, "price": None}
+    assert "3 objects at most 70 B of garbage left" in history_screen([left])
 
 
 def test_a_mark_whose_retirement_failed_after_its_record_was_written_counts_once(world: World) -> None:
