@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
-from lakegc_core.answers.records import Named, origins_of, records, records_of, stored
+from lakegc_core.answers.records import SWEPT, UNREAD, Named, origins_of, records, records_of, stored
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
@@ -167,6 +167,8 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
+        for each in recorded.get(UNREAD, ()):
+            self.context.say(f"explain: {each['file']} does not read: what only it tells of sweeps is left out")
         listed = were_listed(self.context)
         return (
             _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), branches_listed=listed)
@@ -262,6 +264,6 @@ def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, bra
         swept=tuple(
             {"mark_id": each["mark_id"], "outcome": each["outcome"], "at": clock.instant(each["at"])}
             for each in own
-            if each["dataset"] == "swept"
+            if each["dataset"] == SWEPT
         ),
     )

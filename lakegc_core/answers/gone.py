@@ -17,18 +17,16 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.answers.explain import AT_ONCE, explain_each
 from lakegc_core.answers.gone_unread import unread
-from lakegc_core.answers.in_quarantine import began_since, lying, places, quarantine_of, with_copies
+from lakegc_core.answers.in_backups import backups, left, made_since, saved
+from lakegc_core.answers.in_quarantine import began_since, lying, places, with_copies
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.sooner import Terms, ends, keeper_json, keepers_of
+from lakegc_core.answers.taken import last_records, sweep_that_took, vanished
 from lakegc_core.clock import instant
-from lakegc_core.errors import MarkError, SettingsError
+from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import sealed
-from lakegc_core.marks.last_known import gone as gone_by_records
-from lakegc_core.marks.last_known import readable_records
-from lakegc_core.marks.ledger import Records, records_of
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import report_of, statement_of
 from lakegc_core.names import Json, Stage
 from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
@@ -52,8 +50,13 @@ if TYPE_CHECKING:
 MOST_LISTED = 100_000
 """Objects below the fixed beginning of the paths that are listed, at most, on all branches together."""
 _FULL = 2  # the type of a full address in lakeFS's entries
-_ASKED = pa.schema(  # null: not in the store, and no copy in the quarantine of any mark
-    [*SHOWN_SCHEMA, pa.field("size", pa.int64(), nullable=True), pa.field("copied", pa.string(), nullable=True)]
+_ASKED = pa.schema(  # null: not in the store, and no copy in the quarantine of any mark, and in no backup
+    [
+        *SHOWN_SCHEMA,
+        pa.field("size", pa.int64(), nullable=True),
+        pa.field("copied", pa.string(), nullable=True),
+        pa.field("saved", pa.string(), nullable=True),
+    ]
 )
 
 
@@ -64,8 +67,8 @@ class Account:
     `objects`: how many ever stood at the paths; of them `there`, with `bytes`; `gone`; and `outside`, which do not lie
     in the namespace. `standing`: some of those that are there, as `explain` tells of them, each with `keepers`, `until`
     and `earliest`. `vanished`: some of those that are gone. `sweeps`: which sweeps took them, with the digests of their
-    statements; `otherwise`: how many no sweep on record took. `open`: why nobody can say yet that all are gone.
-    `statement`: sealed, once all are gone.
+    statements; `otherwise`: how many no sweep on record took; `unread`: records of sweeps that do not read, which may
+    tell of some of these. `open`: why nobody can say yet that all are gone. `statement`: sealed, once all are gone.
     """
 
     repository: str
@@ -82,6 +85,7 @@ class Account:
     vanished: tuple[Json, ...]
     sweeps: tuple[Json, ...]
     otherwise: int
+    unread: tuple[str, ...]
     open: tuple[str, ...]
     statement: Json | None
 
@@ -114,16 +118,19 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
     how many are named of those that are there, and of those that are gone."""
     check_asked(paths, most)
     now = _shown_now(spark, context, paths)
-    quarantines = places(context)
+    quarantines, kept = places(context), backups(context)
     with scratch(context, here=runs_here(spark)) as aside:
-        asked = _asked(context, _every(spark, context, paths, now), quarantines)
+        asked = _asked(context, _every(spark, context, paths, now), quarantines, kept.places)
         every = aside.put("asked", asked, _ASKED).frame(spark)
-        told = every.join(many(_records(spark, context)), "address", "left")
+        records, unread_files = last_records(spark, context)
+        told = every.join(many(records), "address", "left")
         groups = _groups(told)
         there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
-        vanished = [_vanished(row) for row in _first(told.where("inside and size is null"), most)]
+        away = tuple(vanished(row) for row in _first(told.where("inside and size is null"), most))
         standing = tuple(_standing(spark, context, there, now))
-    return _account(context, paths, now, groups, standing, tuple(vanished), began_since(context, quarantines))
+    copies = (*lying(context, groups), *saved(groups), *kept.unknown, *left(context))
+    copies += (*began_since(context, quarantines), *made_since(context, kept))
+    return _account(context, paths, now, groups, standing, away, unread_files, copies)
 
 
 def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
@@ -187,18 +194,25 @@ def _new_commits(spark: SparkSession, context: MarkContext) -> int:
     return int(found["new"])
 
 
-def _asked(context: MarkContext, rows: DataFrame, quarantines: Mapping[str, StoreConfig]) -> DataFrame:
+def _asked(
+    context: MarkContext,
+    rows: DataFrame,
+    quarantines: Mapping[str, StoreConfig],
+    kept: Mapping[str, StoreConfig],
+) -> DataFrame:
     """The rows with the size that the store has of each object, and of those that it lacks the mark in whose quarantine
-    a copy lies (`copied`); null where there is none. HEADs on executors."""
+    a copy lies (`copied`), and the place of a backup in which one lies (`saved`); null where there is none. HEADs on
+    executors."""
     config = context.data
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             sized = _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
-            yield with_copies(sized, quarantines)  # after that: a copy is made before the delete
+            copied = with_copies(sized, quarantines, "copied")  # after that: a copy is made before the delete
+            yield with_copies(copied, kept, "saved")
 
     return spread(rows.select(*SHOWN_SCHEMA.names)).mapInArrow(
-        body, "address string, path string, inside boolean, size bigint, copied string"
+        body, "address string, path string, inside boolean, size bigint, copied string, saved string"
     )
 
 
@@ -211,35 +225,18 @@ def _with_sizes(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
     return batch.append_column("size", pa.array(sizes, pa.int64()))
 
 
-def _records(spark: SparkSession, context: MarkContext) -> DataFrame:
-    """The last record of each object that is gone: `address`, `at`, `lost`, `mark_id`, `sweep`."""
-    records = records_of(context)
-    swept = Records(tuple(each for each in records.found if each.rows.parts))
-    return (
-        gone_by_records(spark, readable_records(spark, swept))
-        .as_frame()
-        .select("address", "at", "lost", "mark_id", "sweep")
-    )
-
-
 def _groups(told: DataFrame) -> list[Json]:
     """The objects by what became of them: as many groups as there are sweeps, and a few more."""
     from pyspark.sql import functions as F
 
     there = F.col("size").isNotNull().alias("there")
-    keys = (F.col("inside"), there, F.col("mark_id"), F.col("sweep"), F.col("copied"))
+    keys = (F.col("inside"), there, F.col("mark_id"), F.col("sweep"), F.col("copied"), F.col("saved"))
     groups = told.groupBy(*keys).agg(F.count("*").alias("objects"), F.sum("size").alias("bytes"))
     return [row.asDict() for row in collected(groups)]
 
 
 def _first(rows: DataFrame, most: int) -> list[Any]:
     return list(collected(rows.orderBy("path", "address").limit(most)))
-
-
-def _vanished(row: Any) -> Json:
-    names = ("address", "path", "mark_id", "sweep", "lost")
-    at = instant(row["at"].timestamp()) if row["at"] else None
-    return {name: row[name] for name in names} | {"at": at, "copied": row["copied"] is not None}
 
 
 def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str], now: _Now) -> Iterator[Json]:
@@ -267,30 +264,32 @@ def _account(
     groups: Sequence[Json],
     standing: tuple[Json, ...],
     vanished: tuple[Json, ...],
-    copying: Iterable[str],
+    unread_files: tuple[str, ...],
+    copies: Iterable[str],
 ) -> Account:
     def count(**wanted: Any) -> int:
         return sum(each["objects"] for each in groups if all(each[key] == value for key, value in wanted.items()))
 
-    there, outside, left = count(inside=True, there=True), count(inside=False), count(inside=True, there=False)
+    there, outside, gone_now = count(inside=True, there=True), count(inside=False), count(inside=True, there=False)
     taken = [each for each in groups if each["inside"] and not each["there"] and each["mark_id"] is not None]
     by_sweep = Counter[tuple[str, int]]()
     for each in taken:
         by_sweep[each["mark_id"], int(each["sweep"])] += each["objects"]
-    sweeps = [_sweep(context, *sweep, objects) for sweep, objects in sorted(by_sweep.items())]
+    sweeps = [sweep_that_took(context, *sweep, objects) for sweep, objects in sorted(by_sweep.items())]
     told: Json = {
         "repository": context.repository.id,
         "mark_id": context.header.mark_id,
         "at": instant(context.header.started_at),
         "asked_at": instant(clock.now().timestamp()),
         "paths": paths,
-        "objects": there + outside + left,
-        "gone": left,
+        "objects": there + outside + gone_now,
+        "gone": gone_now,
         "sweeps": tuple(sweeps),
-        "otherwise": left - sum(each["objects"] for each in taken),
+        "otherwise": gone_now - sum(each["objects"] for each in taken),
+        "unread": unread_files,
     }
     facts = context.mark.facts(CommitsFacts), context.mark.facts(CommittedFacts)
-    reasons = (*_open(there, outside, told, now), *lying(context, groups), *copying, *unread(*facts))
+    reasons = (*_open(there, outside, told, now), *copies, *unread(*facts))
     return Account(
         **told,
         there=there,
@@ -323,25 +322,3 @@ def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
         )
     if not now.is_whole:
         yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"
-
-
-def _sweep(context: MarkContext, mark_id: str, number: int, objects: int) -> Json:
-    """A sweep that took some of the objects: when, and by which statement. Fields are None where they do not read."""
-    mark = context.artifacts(mark_id)
-    try:
-        record = mark.retired() or {}
-        report = record.get("sweeps", {}).get(str(number)) or report_of(mark.store, mark.folder, number) or {}
-        statement = record.get("statements", {}).get(str(number)) or statement_of(mark.store, mark.folder, number) or {}
-    except MarkError:
-        report, statement = {}, {}
-    finished, until = report.get("finished_at"), report.get("recoverable_until")
-    return {
-        "mark_id": mark_id,
-        "sweep": number,
-        "objects": objects,
-        "finished_at": instant(finished) if finished else None,
-        "statement": statement.get("digest"),
-        "versioned": report.get("versioned"),
-        "recoverable_until": instant(until) if until else None,
-        "quarantine": quarantine_of(context, mark.mark_id, number),
-    }

@@ -39,19 +39,19 @@ def began_since(context: RepositoryContext, before: Mapping[str, StoreConfig]) -
         yield f"a sweep of mark {mark_id} began to copy into quarantine meanwhile: ask again"
 
 
-def with_copies(batch: pa.RecordBatch, quarantines: Mapping[str, StoreConfig]) -> pa.RecordBatch:
-    """A batch of address, inside and size (null: not in the store), with `copied`: the mark in whose quarantine a copy
-    of an object lies that the namespace lacks; null if in none. Any sweep may have made it, also one that died before
-    it said so, or whose delete failed."""
+def with_copies(batch: pa.RecordBatch, kept: Mapping[str, StoreConfig], column: str) -> pa.RecordBatch:
+    """A batch of address, inside and size (null: not in the store), with a column: the name of a place of copies, such
+    as the mark of a quarantine, in which a copy of an object lies that the namespace lacks; null if in none. Any sweep
+    may have made it, also one that died before it said so, or whose delete failed."""
     absent = pc.and_(batch["inside"], pc.is_null(batch["size"]))
     left = pc.indices_nonzero(absent).to_pylist()
     copied: list[str | None] = [None] * batch.num_rows
-    for mark_id, place in quarantines.items():
+    for name, place in kept.items():
         addresses = batch["address"].take(pa.array(left, pa.int64())).to_pylist()
         found = heads(connect(place), addresses)
         for row, info in zip(left, found, strict=True):
-            copied[row] = mark_id if info is not None else copied[row]
-    return batch.append_column("copied", pa.array(copied, pa.string()))
+            copied[row] = name if info is not None else copied[row]
+    return batch.append_column(column, pa.array(copied, pa.string()))
 
 
 def lying(context: RepositoryContext, groups: Iterable[Json]) -> Iterator[str]:

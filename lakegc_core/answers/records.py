@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.answers.workers import Workers
+from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
@@ -23,6 +24,11 @@ from lakegc_core.tables.gather import Feed
 
 _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
 
+SWEPT = "swept"
+"""What is said of addresses in journals of sweeps."""
+UNREAD = ""
+"""Stands for an address where a part does not read; no object has it."""
+
 Named = Sequence[tuple[str, Dataset]]
 """Datasets, and what is said of the addresses in each."""
 
@@ -35,17 +41,25 @@ def records(context: MarkContext, own: Layer) -> Named:
         ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
         ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
         ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
-        *(("swept", journal.rows) for journal in journals(context, 0.0)),
+        *((SWEPT, journal.rows) for journal in journals(context, 0.0)),
     ]
 
 
 def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
-    """The records of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`."""
+    """The records of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`. Of parts of journals
+    that do not read, which nobody can mend: rows of the address UNREAD, with `file`."""
     wanted = pa.array(sorted(set(addresses)), pa.string())
 
     def task(each: tuple[str, Feed]) -> Iterator[Json]:
         name, feed = each
-        for row in _rows(feed, wanted):
+        try:
+            rows = list(_rows(feed, wanted))
+        except CorruptFileError:
+            if name != SWEPT:
+                raise
+            yield {"address": UNREAD, "file": f"{feed.source.folder}/{feed.source.part.name}"}
+            return
+        for row in rows:
             yield {"dataset": name, "mark_id": feed.source.layer, **{key: _plain(value) for key, value in row.items()}}
 
     work: list[tuple[str, Feed]] = []

@@ -13,7 +13,7 @@ from lakegc_core.inventory.carried import OBJECTS_SCHEMA, find
 from lakegc_core.judging.reasons import Judge
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, NEIGHBOURS
-from lakegc_core.marks.last_known import gone
+from lakegc_core.marks.last_known import gone, readable_records
 from lakegc_core.marks.layers import Layer
 from lakegc_core.marks.ledger import Kind, records_of
 from lakegc_core.names import Reason, Stage
@@ -70,7 +70,7 @@ def _deleted_since(spark: SparkSession, context: MarkContext, own: Layer, aside:
     records = records_of(context, own.manifests[Stage.NAMESPACE_LISTING].started_at)
     if not any(record.kind == Kind.SWEPT and record.rows.parts for record in records.found):
         return Dataset(_ADDRESS)
-    return aside.put(_DELETED, gone(spark, records), _ADDRESS)
+    return aside.put(_DELETED, gone(spark, readable_records(spark, records)), _ADDRESS)
 
 
 def _judged(judge: Judge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

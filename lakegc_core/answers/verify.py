@@ -172,9 +172,12 @@ def _standing(spark: SparkSession, mark: MarkArtifacts, number: int, *, is_last:
     journal = DatasetFolder(mark.config, f"{folder}/outcomes", mark.mark_id).listed(OUTCOMES_SCHEMA)
     where = f"{folder}/{STATEMENT}"
     own = _Artifacts(where, report, stated, plan, mark_of(mark), f"{folder}/outcomes", journal, passed_over)
-    _check(spark, own, found)
-    if plan is not None and not found.differs:
-        _check_plan(spark, mark, plan, journal, found)
+    good = _check(spark, own, found)
+    found.unread += some(
+        f"{key} did not read when the sweep was closed: nobody knows what it told" for key in passed_over
+    )
+    if plan is not None and good is not None and not found.differs:
+        _check_plan(spark, mark, plan, good, passed_over, found)
     return found
 
 
@@ -213,8 +216,9 @@ def _retired(spark: SparkSession, context: RepositoryContext, record: Json, numb
     return found
 
 
-def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
-    """Compute a statement again, and compare it with the one that stands."""
+def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset | None:
+    """Compute a statement again, and compare it with the one that stands. Returns the journal as far as it reads; None
+    where it was not compared."""
     where = own.where
     if own.stated is None:
         named = own.report.get("statement")
@@ -222,17 +226,17 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
             found.differs.append(f"{where} is missing; the report names statement {named}")
         elif not found.differs:
             found.unread.append(f"sweep {found.sweep} {_NEVER_STATED}")
-        return
+        return None
     found.statement = own.stated.get("digest")
     try:
         stated = unsealed(own.stated, f"{where} was changed after it was written: its digest is another")
     except MarkError as error:
         if not any(where in said for said in found.differs):
             found.differs.append(str(error))
-        return
+        return None
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
-        return
+        return None
     found.stated = stated
     if own.report.get("statement") != found.statement:
         names = f"{own.reported} names {own.report.get('statement')}"
@@ -244,10 +248,11 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> None:
     except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
         either = f"{own.reported}, or the plan,"
         found.differs.append(f"{where} cannot be computed again: {either} has another form than lakegc's")
-        return
+        return None
     # Where the mark or the plan does not read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
     found.differs += differing(stated, again, () if own.unread_before else without)
+    return journal
 
 
 def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: CheckedSweep) -> Dataset:
@@ -263,10 +268,20 @@ def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: Che
     return replace(own.journal, sources=tuple(each for n, each in enumerate(sources) if n not in bad))
 
 
-def _check_plan(spark: SparkSession, mark: MarkArtifacts, plan: Json, journal: Dataset, found: CheckedSweep) -> None:
-    """Each planned object has an outcome, and only planned ones were deleted."""
+def _check_plan(
+    spark: SparkSession,
+    mark: MarkArtifacts,
+    plan: Json,
+    journal: Dataset,
+    passed_over: frozenset[str],
+    found: CheckedSweep,
+) -> None:
+    """Each planned object has an outcome, and only planned ones were deleted. Nobody can tell of a plan of which a part
+    was `passed_over` when the sweep was closed."""
     folder = DatasetFolder(mark.config, plan["folder"], mark.mark_id)
     planned = folder.dataset("", [Part.from_json(part) for part in plan["parts"]], PLAN_SCHEMA)
+    if not passed_over.isdisjoint(f"{each.folder}/{each.part.name}" for each in planned.sources):
+        return
     if faults := _faults(spark, planned.sources):
         found.differs += some(said for _, said in faults)
         return

@@ -60,8 +60,8 @@ _UNTRIED = Need(
 _FOLDS = Need(
     Level.NOTE,
     "lakeFS gives no object such a name. But whoever stages an object under an address with two slashes in a row has "
-    "it listed under another one, which nothing refers to.",
-    "Stage no addresses with `//`, or with other segments that are empty (docs/stores.md).",
+    "it listed under another one. lakegc keeps both names; two addresses may be one object all the same.",
+    "Stage no addresses with `//` or a backslash, or with segments that are empty (docs/stores.md).",
 )
 _CONDITIONAL = "conditional-writes"
 

@@ -72,7 +72,19 @@ def last_drill(context: RepositoryContext) -> DrillFacts | None:
     found = last_told(context)
     if found is None:
         return None
-    return DrillFacts(str(found["drill"]), float(found["at"]), "" if found["state"] == PASSED else str(found["why"]))
+    name, at, way = str(found["drill"]), float(found["at"]), found["way"]
+    if found["state"] != PASSED:
+        return DrillFacts(name, at, str(found["why"]))
+    return DrillFacts(name, at, lapsed=_lapsed(context, way), by_backup=way == BACKUP)
+
+
+def _lapsed(context: RepositoryContext, way: str) -> str:
+    """The reason why nothing comes back any more by the way of a drill; "" if something may."""
+    if way == QUARANTINE and context.policy.quarantine is None:
+        return "objects came back out of quarantine, and lakegc.yaml does not say `quarantine` any more"
+    if way == STORE and connect(context.data).settings().gives_nothing_back:
+        return f"objects came back out of what the store kept, and {context.data.root} keeps nothing now"
+    return ""
 
 
 def last_told(context: RepositoryContext) -> Json | None:

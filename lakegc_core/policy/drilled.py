@@ -7,7 +7,7 @@ from datetime import timedelta
 from lakegc_core.clock import duration, instant
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import DrillFacts
-from lakegc_core.policy.judgements import Finding, backup
+from lakegc_core.policy.judgements import Finding, backup, whole_backup
 
 
 def can_come_back(evidence: Evidence) -> Finding:
@@ -16,7 +16,11 @@ def can_come_back(evidence: Evidence) -> Finding:
     backed_up, said = backup(evidence)
     if not backed_up or evidence.drill_within is None:
         return backed_up, said
-    drilled, found = passed(evidence.header.repository, evidence.drill, evidence.drill_within, evidence.now)
+    drill = evidence.drill
+    drilled, found = passed(evidence.header.repository, drill, evidence.drill_within, evidence.now)
+    if drilled and drill is not None and drill.by_backup and not evidence.backup_required:
+        drilled, said = whole_backup(evidence, f"Drill {drill.name} brought objects back out of a backup")
+        found = found if drilled else said
     return drilled, f"{said} {found}" if drilled else found
 
 
@@ -31,4 +35,6 @@ def passed(repository: str, found: DrillFacts | None, within: float, now: float)
         return False, f"{asked} drill {found.name} did not: {found.problem}. {how}"
     if not 0 <= now - found.at <= within:  # one that is to come was dated by a wrong clock
         return False, f"{asked} the last one is of {instant(found.at)}. {how}"
+    if found.lapsed:
+        return False, f"{asked} drill {found.name} shows nothing any more: {found.lapsed}. {how}"
     return True, f"Drill {found.name} has shown that what is deleted comes back."

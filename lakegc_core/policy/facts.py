@@ -321,11 +321,14 @@ class BackupFacts:
 @dataclass(frozen=True)
 class DrillFacts:
     """The last drill of a repository: its name, when it was over (unix seconds; if it is not over, when it began), and
-    why it does not count as passed ("" if it passed)."""
+    why it does not count as passed ("" if it passed). `lapsed`: why its way back is none any more ("" if it is one).
+    `by_backup`: objects came back out of a backup, so that only a mark that has one is like it."""
 
     name: str
     at: float
     problem: str = ""
+    lapsed: str = ""
+    by_backup: bool = False
 
 
 F = TypeVar("F", bound=StageFacts)

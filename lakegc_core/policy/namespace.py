@@ -40,8 +40,9 @@ from lakegc_core.policy.places import (
 )
 from lakegc_core.policy.xids import XID
 
-ALLOW_LIST_VERSION = 5
-"""The version of the patterns here, raised whenever they change: no mark builds on marks made under another version."""
+ALLOW_LIST_VERSION = 6
+"""The version of the patterns and the readings here, raised whenever they change: no mark builds on marks made under
+another version."""
 
 _UUID = "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
 _NANOID = "[0-9A-Za-z_-]{21}"
@@ -206,11 +207,11 @@ class Namespace:
     def _plain(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
         """True for each entry whose address is the key, whatever the store."""
         relative = pc.equal(address_types, ADDRESS_RELATIVE)
-        if not may_have_odd_segments(addresses) and not (self._goes_by_address and have(addresses, b":", b"\\")):
+        if not may_have_odd_segments(addresses) and not (self._goes_by_address and have(addresses, b":")):
             return relative  # nearly always
         odd = pc.match_substring_regex(addresses, ODD_SEGMENTS)
         if self._goes_by_address:
-            odd = pc.or_(odd, pc.match_substring_regex(addresses, rf"{NAMES_A_SCHEME}|\\\\"))
+            odd = pc.or_(odd, pc.match_substring_regex(addresses, NAMES_A_SCHEME))
         return pc.and_not(relative, odd)
 
     def may_lie_elsewhere(self, addresses: pa.Array, address_types: pa.Array) -> pa.Array:
@@ -298,9 +299,8 @@ class Namespace:
         """All keys that an address may name, however server, client or store read it. Protecting more is free."""
         named = re.search(NAMES_A_SCHEME, address)
         if not named or self._is_relative(address, address_type):
-            yield from (address, clean(address))
-            if self.is_azure:
-                yield address.replace("\\", "/")
+            slashes = address.replace("\\", "/")
+            yield from (address, clean(address), slashes, clean(slashes))
         if self.is_local:
             yield from self._keys_of_local(address.partition("://")[2] if named else f"{self.path}/{address}")
             return

@@ -27,8 +27,9 @@ ANYWHERE = "*"
 ALIAS = r"(?:-s3alias|--(?:op|ol|xa)-s3|\.mrap)"
 """The end of the alias of an access point, which S3 takes in the place of a bucket's name. AWS alone knows of which."""
 
-ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)"
-"""Paths that some store, or a client on the way, may fold: they have an empty, a `.` or a `..` segment."""
+ODD_SEGMENTS = r"(?s)(^|/)\.{0,2}(/|$)|\\"
+"""Paths that some store, or a client on the way, may fold: they have an empty, a `.` or a `..` segment, or a backslash,
+which is a slash to Azure's clients and to SeaweedFS."""
 
 ODD_PATH = r"(?s)^[^/?]*//[^/]*.*([%?\\]|/\.{0,2}(/|$))"
 """Full addresses whose path has several readings: it has escapes, a query, a backslash or odd segments."""
@@ -147,8 +148,8 @@ def readings(address: str, kind: str) -> Iterator[Place]:
     buckets += _buckets(authority, kind)
     for path in (rest, rest.partition("?")[0]):
         paths += [path, unquote(path)]
-    if kind == AZURE:  # some of its clients and servers take a backslash for a slash
-        paths += [path.replace("\\", "/") for path in paths]
+    paths += [path.replace("\\", "/") for path in paths]
+    if kind == AZURE:
         paths += [re.sub(r"\?[^/]*", "", path, count=1) for path in paths]  # that of a container, in what is listed
     for bucket in dict.fromkeys(buckets):
         for path in dict.fromkeys(paths):
@@ -206,7 +207,7 @@ def touching(one: str, other: str) -> bool:
 def may_have_odd_segments(paths: pa.Array) -> bool:
     """True if any of many paths may have an odd segment, by a search through all their bytes: by far the quickest."""
     written, starts = _written(paths)
-    if b"//" in written or b"/." in written or (np.diff(starts) == 0).any():
+    if b"//" in written or b"/." in written or b"\\" in written or (np.diff(starts) == 0).any():
         return True
     letters = np.frombuffer(written, np.uint8)
     first, last = letters[starts[:-1]], letters[starts[1:] - 1]

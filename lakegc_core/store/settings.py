@@ -65,6 +65,11 @@ class StoreSettings:
     undeletes: bool | None = True  # whether lakegc brings back what soft delete keeps; None: nobody can tell
     lock_stops_writes: bool = False  # what is locked cannot be written over: the lock is not of versions alone
 
+    @property
+    def gives_nothing_back(self) -> bool:
+        """True if nothing of what is deleted can come back out of the store, for all that it tells."""
+        return self.undeletes is False or (self.versioning is False and self.soft_delete == timedelta(0))
+
 
 def prefix_below(prefix: str, base: str) -> str | None:
     """The prefix of addresses that a prefix of whole keys covers below a root whose keys begin with `base`, or None."""

@@ -49,6 +49,7 @@ def judge(
     `drill`: the most that one takes; None if this is for none. For a drill no other one is asked for.
     """
     within = None if drill else context.policy.drill_within
+    drilled = last_drill(context) if within else None
     expired = context.mark.facts(ExpiredFacts)
     evidence = Evidence(
         header=context.header,
@@ -65,9 +66,9 @@ def judge(
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,
-        backup=backup_facts(context) if context.policy.backup else None,
+        backup=backup_facts(context) if context.policy.backup or (drilled and drilled.by_backup) else None,
         drill_within=None if within is None else within.total_seconds(),
-        drill=last_drill(context) if within else None,
+        drill=drilled,
         at_most=drill,
         blast_radius=context.policy.blast_radius,
     )

@@ -26,6 +26,9 @@ def gone_screen(found: Json) -> str:
     lines += ["", *map(_sweep_line, found["sweeps"])] if found["sweeps"] else []
     if found["otherwise"]:
         lines.append(f"  {found['otherwise']:,} gone, and no sweep on record took them")
+    lines += [
+        f"  {shown(each)} does not read: nobody knows which sweep took what it tells of" for each in found["unread"]
+    ]
     lines += _vanished_lines(found)
     if found["statement"]:
         known = f"as mark {found['mark_id']} of {to_the_minute(found['at'])} knew them"
@@ -67,6 +70,7 @@ def _vanished_lines(found: Json) -> list[str]:
     lines = [
         f"      {shown(each['path'] or '')}  {shown(each['address'])}"
         + ("  (a copy lies in quarantine)" if each.get("copied") else "")
+        + ("  (a copy lies in a backup)" if each.get("saved") else "")
         for each in found["vanished"]
     ]
     left = found["gone"] - len(found["vanished"])

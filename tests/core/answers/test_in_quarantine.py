@@ -33,7 +33,7 @@ def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good
                 "size": pa.array([None, None, None, 3], pa.int64()),
             }
         )
-        copied = with_copies(asked, places(context))["copied"].to_pylist()
+        copied = with_copies(asked, places(context), "copied")["copied"].to_pylist()
         assert copied == ["m1", None, None, None], "also of an object that no record says a sweep took"
         assert not list(began_since(context, places(context)))
         assert "mark m1 began to copy" in "".join(began_since(context, {}))

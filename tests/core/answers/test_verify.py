@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakegc_core.answers.explain import explain
+from lakegc_core.answers.gone import gone
 from lakegc_core.answers.verify import Verification, verify
 from lakegc_core.errors import MarkError
+from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.json_files import digest, encode
 from lakegc_core.marks.ledger import keep_records
 from lakegc_core.marks.retired_records import record_of
@@ -22,11 +26,13 @@ from lakegc_core.stages import swept_report
 from lakegc_core.sweep.budget import Budget
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from lakegc_core.sweep.statement import outcomes_of
+from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.merkle import tree_of
 from lakegc_core.tables.parts import PartWriter, list_parts
 from tests.support.lake import lake, quick, saved
 from tests.support.swept import ACCEPTED, GARBAGE, Swept, mark_garbage
+from tests.support.true_time import flip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,6 +175,37 @@ def test_a_part_of_the_journal_the_plan_or_the_mark_whose_bytes_were_changed_is_
         assert f"{pattern}/{file.name}" in said(verified(swept)) and "missing" in said(verified(swept))
         file.write_bytes(whole)
     assert verified(swept).is_whole
+
+
+def test_a_part_of_the_journal_that_was_passed_over_is_told_and_stops_no_answer(swept: Swept) -> None:
+    """A sweep that broke off, and that was closed after a byte of its journal had flipped."""
+    for name in ("report.json", "statement.json"):
+        place(swept, f"sweeps/1/{name}").unlink()
+    (file,) = place(swept, "sweeps/1/outcomes").glob("*.parquet")
+    flip(file)
+    close_sweep(swept.spark, swept.context)
+    found = verified(swept)
+    part = f"{swept.context.mark.folder}/sweeps/1/outcomes/{file.name}"
+    assert not found.differs and not found.is_whole, said(found)
+    assert found.sweeps[0].unread == [f"{part} did not read when the sweep was closed: nobody knows what it told"]
+
+    says: list[str] = []
+    context = replace(open_mark(swept.lake.open("lake"), "m1"), say=says.append)
+    (told,) = explain(lambda: swept.spark, context, GARBAGE[0]).objects
+    assert told.reason == "unreferenced" and says == [
+        f"explain: {part} does not read: what only it tells of sweeps is left out"
+    ]
+    assert gone(swept.spark, context, "**", 10).unread == (part,)
+
+
+def test_a_plan_of_which_a_part_was_passed_over_is_not_compared(swept: Swept) -> None:
+    for name in ("report.json", "statement.json"):
+        place(swept, f"sweeps/1/{name}").unlink()
+    for file in place(swept, "sweeps/1/attempt-1/plan").glob("*.parquet"):
+        flip(file)
+    close_sweep(swept.spark, swept.context)
+    found = verified(swept)
+    assert not found.differs and "did not read when the sweep was closed" in found.sweeps[0].unread[0], said(found)
 
 
 def test_a_plan_and_a_journal_that_do_not_belong_together_are_refused_by_the_names_of_objects(swept: Swept) -> None:

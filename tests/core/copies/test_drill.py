@@ -91,6 +91,8 @@ def test_what_a_drill_deletes_comes_back_as_it_was_and_no_figure_of_the_reposito
     assert report["passed"] and outcomes(report) == {"back": 2} and lying(mark) == DEAD
     assert len({each["size"] for each in report["objects"]}) == 2, "they differ in size"
     assert report["way"] == "quarantine" and backup_guard(mark) == ""
+    without = replace(mark, policy=replace(mark.policy, quarantine=None))
+    assert "lakegc.yaml does not say `quarantine` any more. Drill: lakegc drill lake." in backup_guard(without)
 
     after = history_of(plain)
     assert after.pop("drill")["state"] == "passed" and before.pop("drill") is None
@@ -269,6 +271,11 @@ def test_where_nothing_is_known_to_bring_it_back_nothing_is_deleted_unless_there
     copying.backup(fast, bare, f"{tmp_path}/spare")
     report = pipeline.drill(fast, bare)
     assert report["passed"] and (report["way"], outcomes(report)) == ("backup", {"back": 3}) and lying(mark) == DEAD
+
+    asked = replace(bare, policy=replace(NOTHING, drill_within=timedelta(days=30)))
+    assert backup_guard(asked) == ""
+    connect(mark.workspace).delete_many([f"{mark.mark.folder}/backup.json"])  # as of a mark that nobody backs up
+    assert "brought objects back out of a backup, and this mark has none." in backup_guard(asked)
 
 
 def test_other_bytes_and_what_does_not_come_back_are_named_and_fail_the_drill(

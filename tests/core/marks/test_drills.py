@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from lakegc_core.marks import drills, quarantine
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.emptying import empty
 from lakegc_core.store.base import connect
+from lakegc_core.store.local import LocalStore
+from lakegc_core.store.settings import StoreSettings, Untold
 from tests.support.lake import lake
 
 if TYPE_CHECKING:
@@ -63,6 +67,25 @@ def test_a_drill_is_unfinished_until_its_report_stands_and_the_last_one_that_del
     drills.begin(context, "d3", BEGUN)
     drills.close(context, "d3", {**ENDED, "passed": False, "why": "1 of 1 objects did not come back", "sweep": 2})
     assert state(context) == ("d3", "failed")
+
+
+def test_a_drill_out_of_what_the_store_kept_lapses_once_the_store_says_that_it_keeps_nothing(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drills.begin(context, "d1", {**BEGUN, "way": "store"})
+    drills.close(context, "d1", {**ENDED, "way": "store"})
+    nothing = StoreSettings(False, timedelta(0), "", "", (), None)
+    kept = (
+        replace(nothing, versioning=True),
+        replace(nothing, versioning=Untold("the key may not ask")),
+        replace(nothing, soft_delete=timedelta(days=7)),
+        replace(nothing, soft_delete=Untold("the key may not ask")),
+    )
+    for told in (*kept, nothing, replace(kept[2], undeletes=False)):
+        monkeypatch.setattr(LocalStore, "settings", lambda store, told=told: told)
+        facts = drills.last_drill(context)
+        assert facts is not None and facts.problem == ""
+        assert ("keeps nothing now" in facts.lapsed) is (told not in kept)
 
 
 def test_a_record_that_was_altered_is_no_pass_and_keeps_all_copies(context: RepositoryContext) -> None:

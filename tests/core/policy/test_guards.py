@@ -458,6 +458,11 @@ def test_a_whole_backup_is_enough_and_none_is_asked_for_by_default() -> None:
         (DrillFacts("d1", -31 * 86_400.0), "and the last one is of"),
         (DrillFacts("d1", 3600.0), "and the last one is of"),  # by a clock that was wrong
         (DrillFacts("d1", -3600.0, "2 of 20 objects did not come back as they were"), "drill d1 did not: 2 of 20"),
+        (DrillFacts("d1", -3600.0, lapsed="the store keeps nothing now"), "d1 shows nothing any more: the store keeps"),
+        (
+            DrillFacts("d1", -3600.0, by_backup=True),
+            "Drill d1 brought objects back out of a backup, and this mark has none",
+        ),
     ],
 )
 def test_a_sweep_that_needs_a_drill_is_refused_unless_the_last_one_passed_lately(
@@ -469,6 +474,15 @@ def test_a_sweep_that_needs_a_drill_is_refused_unless_the_last_one_passed_lately
     assert guards.authorized(guards.evaluate(replace(asked, drill=DrillFacts("d2", asked.now - 29 * 86_400.0))))
     both = replace(asked, backup_required=True, drill=DrillFacts("d2", asked.now))
     assert "has none" in refused("backup", both), "a drill is no backup"
+
+
+def test_a_drill_out_of_a_backup_counts_for_a_mark_with_a_whole_one_alone() -> None:
+    drill = DrillFacts("d1", evidence().now, by_backup=True)
+    asked = replace(evidence(), drill_within=86_400.0, drill=drill)
+    assert "it has 69 objects of 80" in refused("backup", replace(asked, backup=BackupFacts("s3://b/x", 69)))
+    judged = guards.evaluate(replace(asked, backup=BackupFacts("s3://b/x", 80)))
+    (told,) = (each for each in judged if each.name == "backup")
+    assert told.passed and told.description.startswith("All 80 objects are backed up in s3://b/x. Drill d1 has shown")
 
 
 def test_a_mark_without_garbage_needs_neither_a_backup_nor_a_drill() -> None:

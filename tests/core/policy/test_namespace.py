@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakegc_core.errors import SettingsError
@@ -228,6 +229,19 @@ def test_a_backslash_that_a_store_takes_for_a_slash_leads_a_neighbours_address_h
     types = pa.array([FULL] * len(addresses), pa.int8())
     assert theirs.may_lie_elsewhere(pa.array(addresses), types).to_pylist() == [True] * len(addresses)
     assert all("data/x" in protected(f"{host}/v", each) for each in addresses)
+
+
+@pytest.mark.parametrize("address_type", [BY_PREFIX, RELATIVE, FULL])
+@pytest.mark.parametrize("uri", ["https://acc.blob.core.windows.net/lake/v", "s3://b/v", "gs://b/v"])
+def test_a_backslash_in_an_address_is_also_read_as_a_slash(uri: str, address_type: int) -> None:
+    """Azurite and SeaweedFS keep `s\\x` under the name `s/x`."""
+    root = f"{uri}/" if address_type == FULL else ""
+    for written in (f"data/{SLICE}\\{XID}", f"data\\{SLICE}/{XID}", f"data/{SLICE}\\\\{XID}", f"data/{SLICE}/.\\{XID}"):
+        addresses = pa.array([f"{root}data/plain", f"{root}{written}"])
+        found = Namespace(uri).protected_keys(addresses, pa.array([address_type] * 2, pa.int8()))
+        second = found.filter(pc.equal(found["index"], 1))
+        assert {written, f"data/{SLICE}/{XID}"} <= set(second["address"].to_pylist())
+        assert second.filter(second["exact"])["address"].to_pylist() == [written]
 
 
 def test_imports_from_elsewhere_are_not_taken_apart_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

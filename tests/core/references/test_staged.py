@@ -153,17 +153,27 @@ def test_what_is_staged_is_known_although_branches_are_deleted_while_the_server_
 
 
 def test_every_reading_of_a_dumped_address_is_protected(quick: SparkSession, tmp_path: Path) -> None:
-    """Some stores take `a//b` and `a/b` for one object."""
+    """Some stores take `a//b` or `a\\b` and `a/b` for one object."""
     with lake(tmp_path) as served:
         repository = served.create("lake")
         context = served.begin("lake", "m1")
         repository.stage("main", "a", repository.place.qualify("data//s/x"), size=1, checksum="0" * 32)
         repository.stage("main", "b", repository.place.qualify("data%2Fs%2Fy"), size=1, checksum="0" * 32)
+        repository.stage("main", "c", repository.place.qualify("data/s\\z"), size=1, checksum="0" * 32)
         found = dump_staged(quick, context, "dump").datasets[Stage.UNCOMMITTED_ADDRESSES]
         rows = [
             row for part in found for batch in read_part(context.workspace, "dump", part) for row in batch.to_pylist()
         ]
         assert {row["address"] for row in rows} >= {"data//s/x", "data/s/x", "data%2Fs%2Fy", "data/s/y"}
+        assert {row["address"] for row in rows} >= {"data/s\\z", "data/s/z"}
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://account.blob.core.windows.net/container/ns", "s3://bucket/ns", "gs://bucket/ns"]
+)
+def test_a_dumped_address_with_a_backslash_is_also_read_with_a_slash(uri: str) -> None:
+    rows = [row for batch in protect_dumped(Namespace(uri), pa.array(["data/s\\x"])) for row in batch.to_pylist()]
+    assert {(row["address"], row["exact"]) for row in rows} == {("data/s\\x", True), ("data/s/x", False)}
 
 
 def test_a_dumped_address_that_may_have_been_staged_whole_and_encoded_is_also_read_so() -> None:

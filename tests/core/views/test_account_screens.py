@@ -36,6 +36,7 @@ GONE: dict[str, Any] = {
     "vanished": [{"path": "users/1/a", "address": "data/a"}],
     "sweeps": [SWEEP],
     "otherwise": 1,
+    "unread": [],
     "open": [],
     "statement": {"digest": "ee"},
 }
