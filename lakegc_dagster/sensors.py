@@ -66,7 +66,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         waiting = {each.id: f"its run of round {queued[each.id]} is still queued" for each in due if each.id in queued}
         for name, reason in waiting.items():
             context.log.info(f"{name} is not asked for in round {mark_id}: {reason}")
-        not_asked = waiting | choice.left_out
+        not_asked = {**waiting, **choice.left_out}
         asked = [repository for repository in due if repository.id not in not_asked]
         if not asked:
             return dg.SensorResult(skip_reason=_reasons(not_asked), cursor=cursor)

@@ -24,7 +24,6 @@ from lakegc_core.marks.workspaces import left_of_deleted
 from lakegc_core.names import Symptom
 from lakegc_dagster import records, rounds
 from lakegc_dagster.answers import answers
-from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.doctor import doctor
 from lakegc_dagster.failures import READING_RETRIES, SECONDS_A_WAIT, WAITS_FOR_LEASE, failed_by_name, told_as_failures
@@ -142,7 +141,8 @@ def _restore(options: LakegcConfig) -> Any:
             cell = GcCell.of(context)
             opened = lakegc.open(cell, context.log.info)
             mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
-            place = config.place or (backup_place(mark) if has_backup(mark) else None)
+            backups = mark.policy.backups_of(mark.repository.id)
+            place = config.place or (backups if has_backup(mark) else None)
             if place is None:
                 check_keeps(mark)
             else:

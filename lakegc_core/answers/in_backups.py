@@ -89,8 +89,8 @@ def _named(context: RepositoryContext) -> tuple[set[str], list[str]]:
     ids = sorted({*marks(config, home), *retired_marks(config, home)})
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         told = list(pool.map(lambda mark_id: _of_mark(context, mark_id), ids))
-    places = {place for place, _ in told if place} | ({context.policy.backup_to} if context.policy.backup_to else set())
-    return places, [problem for _, problem in told if problem]
+    places = {place for place, _ in told} | {context.policy.backups_of(context.repository.id) or ""}
+    return places - {""}, [problem for _, problem in told if problem]
 
 
 def _of_mark(context: RepositoryContext, mark_id: str) -> tuple[str, str]:

@@ -222,6 +222,11 @@ class RepositoryPolicy:
     rings: RingSettings = field(default_factory=RingSettings)
     """The rings in which a sweep carries out its plan."""
 
+    def backups_of(self, repository: str) -> str | None:
+        """The place of the backups of a repository: `{repository}` in `backup_to` stands for its name. None if nobody
+        said."""
+        return None if self.backup_to is None else self.backup_to.replace("{repository}", repository)
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(

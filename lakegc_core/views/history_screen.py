@@ -120,7 +120,7 @@ def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> 
         return []
     said = [f"deleted in all: {_amount(totals['deleted'], totals['bytes_deleted'])}", *still_taken(totals)]
     if back and back["objects"]:
-        said.append(f"not counted, because they are there again: {_amount(back['objects'], back['bytes'])}")
+        said.append(f"not counted, because they came back: {_amount(back['objects'], back['bytes'])}")
     saved = freed_bytes(totals)
     if price and saved:
         said.append(f"{monthly(saved, price)} saved")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.context import MarkContext, open_mark
+from lakegc_core.marks.context import open_mark
 from lakegc_core.views.words import human_bytes
 from lakegc_dagster.checks import guard_keys
 from lakegc_dagster.config import BACKUP, LakegcConfig
@@ -43,7 +43,7 @@ def _copy(
     with told_as_failures(context.retry_number):
         cell = GcCell.of(context)
         mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
-        place = backup_place(mark)
+        place = mark.policy.backups_of(mark.repository.id)
         if place is None and mark.policy.backup:
             raise SettingsError(
                 f"lakegc.yaml says `backup: required` for {mark.repository.id} and not where to: set `backup_to`, for "
@@ -62,9 +62,3 @@ def _copy(
             metadata=copy_metadata(result),
         )
     yield dg.MaterializeResult(metadata=copy_metadata(result))
-
-
-def backup_place(mark: MarkContext) -> str | None:
-    """Where the backups of a repository go; `{repository}` in it stands for its name. None if nobody said."""
-    place = mark.policy.backup_to
-    return None if place is None else place.replace("{repository}", mark.repository.id)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copies
 from lakegc_core.marks.context import open_mark, open_repository
 from lakegc_core.policy.guards import GUARDS
-from lakegc_dagster.assets.backup import backup_place
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_key
 from lakegc_dagster.config import LakegcConfig
@@ -22,19 +19,6 @@ from lakegc_dagster.resources import LakegcResource
 from tests.dagster.conftest import Lake, failure_of, open_lake
 
 WITH = LakegcConfig(backup=True)
-
-
-def place(**policy: Any) -> str | None:
-    mark: Any = SimpleNamespace(
-        policy=RepositoryPolicy(match="*", **policy), repository=SimpleNamespace(id="analytics")
-    )
-    return backup_place(mark)
-
-
-def test_a_backup_goes_where_lakegc_yaml_says_by_the_repositorys_name() -> None:
-    assert place(backup_to="s3://spare/{repository}") == "s3://spare/analytics"
-    assert place(backup_to="/mnt/spare", backup=True) == "/mnt/spare"
-    assert place() is None
 
 
 @pytest.fixture

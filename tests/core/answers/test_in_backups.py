@@ -38,11 +38,11 @@ def test_backups_are_known_by_the_records_of_all_marks_and_by_lakegc_yaml(tmp_pa
     with lake(tmp_path / "lake") as found:
         found.create("lake", "s3://b/ns")
         context = found.open("lake")
-        one, two, three = (f"{tmp_path}/{name}" for name in ("one", "two", "three"))
+        one, two, three = (f"{tmp_path}/{name}" for name in ("one", "two", "lake"))
         backed_up(context, "m1", one)
         backed_up(context, "m2", two, retired=True)
         before = backups(context)
-        context = replace(context, policy=replace(context.policy, backup_to=three))
+        context = replace(context, policy=replace(context.policy, backup_to=f"{tmp_path}/{{repository}}"))
         kept = backups(context)
         assert kept.places.keys() == {one, two, three} and kept.unknown == ()
         assert list(made_since(context, before)) == [f"a backup was made in {three} meanwhile: ask again"]

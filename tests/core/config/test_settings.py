@@ -362,4 +362,5 @@ def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path
     with pytest.raises(SettingsError, match=r"\{repo\} stands for nothing; \{repository\} stands for the name"):
         load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repo}'}]")
     found = load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repository}'}]")
-    assert found.policy_for("lake").backup_to == "s3://spare/{repository}"
+    assert found.policy_for("lake").backups_of("lake") == "s3://spare/lake"
+    assert load(home, "repositories: [{match: '*'}]").policy_for("lake").backups_of("lake") is None

@@ -79,7 +79,7 @@ def test_what_a_restore_brought_back_is_deleted_again_by_the_next_sweep_and_is_c
     assert town.told() == (2, 25), "the history takes a restore back"
     history = history_of(town.lake.open("lake"))
     assert history["came_back"] == {"objects": 2, "bytes": 21}
-    assert "there again: 2 objects" in history_screen([history])
+    assert "came back: 2 objects" in history_screen([history])
     assert 'lakegc_deleted_bytes_total{repository="lake"} 46' in metrics_text([history], 0.0), "a counter never falls"
     for number in (0, 1):  # a copy has the date of today: an old one, as a store that keeps dates would have it
         town.litter(number, 10 + number)
