@@ -28,6 +28,7 @@ from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import sweep_screen
 from lakegc_sandbox.api.server import SandboxServer
+from lakegc_sandbox.files.graveler_writer import Entry
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.repository import Repository
 from tests.support.azurite import azurite
@@ -146,9 +147,11 @@ def test_what_a_store_keeps_under_a_folded_name_is_live(
         named = repository.place.names.data_address(time.time() - 2 * 86_400)
         written = "\\".join(named.rsplit("/", 1))
         store.write(written, b"linked")
-        repository.stage("main", path, repository.place.qualify(written), size=6, checksum="0" * 32)
+        repository.stage_entry("main", path, Entry(written, 6, "0" * 32))
         if path == "committed":
             repository.commit("main", "linked")
+            repository.delete("main", path)  # no head shows it: only the entry of a retained commit tells of it
+            repository.commit("main", "deleted")
         live.add(written if blockstore == "gs" else named)
     time.sleep(1.1)  # or longer: some stores count whole seconds, and only what is older than the mark may go
     with SandboxServer(sandbox) as server:
