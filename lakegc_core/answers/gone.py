@@ -109,8 +109,10 @@ class _Now:
 
 def check_asked(paths: str, most: int) -> None:
     """SettingsError for what `gone` does not answer."""
-    if not paths or not 0 < most <= AT_ONCE:
-        raise SettingsError(f"Give paths, and a number of objects from 1 to {AT_ONCE:,} to name.")
+    if not paths:
+        raise SettingsError("No path is given: name one, or a pattern such as `people/**`.")
+    if not 0 < most <= AT_ONCE:
+        raise SettingsError(f"The number of objects to name must be from 1 to {AT_ONCE:,}.")
 
 
 def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Account:

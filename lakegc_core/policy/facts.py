@@ -2,8 +2,8 @@
 
 One frozen dataclass a stage. They stand in manifests as JSON objects with the same names; `read_facts` is the only way
 back. A key that a manifest lacks must never be read as "nothing found". So a field by which anything is decided has no
-default, but `staged_lost`, `accepted`, `given_up` and `unconfirmed`, without which a guard is stricter, and `known` and
-`unread` of neighbours. Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
+default, but `staged_lost`, `accepted`, `given_up` and `unconfirmed`, without which a guard is stricter, and some of
+neighbours. Counts are of objects unless the name says otherwise; bytes are bytes; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -311,24 +311,22 @@ class ExpiredFacts(Groups, StageFacts):
 
 @dataclass(frozen=True)
 class BackupFacts:
-    """The backup of a mark: where it lies, the objects that are in it, and what is wrong with it ("" if nothing)."""
+    """The backup of a mark."""
 
     place: str
-    objects: int = 0
-    problem: str = ""
+    objects: int = 0  # that are in it
+    problem: str = ""  # what is wrong with it; "": nothing
 
 
 @dataclass(frozen=True)
 class DrillFacts:
-    """The last drill of a repository: its name, when it was over (unix seconds; if it is not over, when it began), and
-    why it does not count as passed ("" if it passed). `lapsed`: why its way back is none any more ("" if it is one).
-    `by_backup`: objects came back out of a backup, so that only a mark that has one is like it."""
+    """The last drill of a repository."""
 
     name: str
-    at: float
-    problem: str = ""
-    lapsed: str = ""
-    by_backup: bool = False
+    at: float  # unix seconds: when it was over; if it is not over, when it began
+    problem: str = ""  # why it does not count as passed; "": it passed
+    lapsed: str = ""  # why its way back is none any more; "": it is one
+    by_backup: bool = False  # objects came back out of a backup: only a mark that has one is like it
 
 
 F = TypeVar("F", bound=StageFacts)
@@ -337,12 +335,10 @@ F = TypeVar("F", bound=StageFacts)
 def read_facts(kind: type[F], value: Mapping[str, Any]) -> F:
     """The facts of a stage from a manifest. MarkError if they are not those of this version."""
     try:
-        anything: Any = kind
-        found: F = _adapter(anything).validate_json(json.dumps(value), strict=True)
-        return found
+        return cast("F", _adapter(kind).validate_json(json.dumps(value), strict=True))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(map(str, first["loc"]))
         raise MarkError(
             f"The facts of stage {kind.stage} are not those of this version of lakegc ({where}: {first['msg']}). "
             "Make a new mark."

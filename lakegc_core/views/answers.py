@@ -67,7 +67,8 @@ def whatif_screen(found: Json) -> str:
     lines = [*whatif_lines(found), *_parts_lines(found), *_curve_lines(found["curves"])]
     lines += [
         "",
-        "`in the end`: once the memory of longer rules has run out and commits of deleted branches are kept no more.",
+        "`in the end`: once the memory of longer rules has run out, commits of deleted branches are kept no more, and "
+        "what is too young today is old enough.",
         "Nothing was changed, and no sweep takes this: set the rules in lakeFS, and mark.",
     ]
     return "\n".join(lines)
