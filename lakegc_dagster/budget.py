@@ -27,6 +27,10 @@ class Budget:
         """The budget of a tick that begins now."""
         return cls(monotonic() + TICK_SECONDS)
 
+    def left(self) -> float:
+        """The seconds until the time is over; 0 after that."""
+        return max(0.0, self.end - monotonic())
+
     def turns(self, names: Iterable[str], after: str | None) -> Iterator[str]:
         """Names in their order, each once, from the first one behind `after` on and round, until the time is over.
 

@@ -5,7 +5,7 @@ decide by is in `rounds`. A sensor only requests: whether a sweep deletes anythi
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,7 +44,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         description="Marks every repository of the lakeFS once a slot: the same mark id for all. Deletes nothing.",
     )
     def open_round(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        lakegc = resource_of(options, context)
+        lakegc, budget = resource_of(options, context), Budget.of_a_tick()
         now = clock.now()
         mark_id = rounds.round_id(rounds.latest_slot(options.round_cron, now))
         if context.cursor == mark_id:
@@ -52,7 +52,9 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
                 return dg.SensorResult(run_requests=again, cursor=mark_id)
             following = rounds.next_slot(options.round_cron, now)
             return dg.SkipReason(f"Round {mark_id} is open; the next one opens at {following:%Y-%m-%d %H:%M} UTC.")
-        choice = taking_part(lakegc)
+        choice = rounds.choose(every_repository(lakegc), lakegc.settings())
+        due, cursor = _due_now(choice.taken, mark_id, context.cursor or "")
+        choice = choice.without_bare(_bare(lakegc, due, budget))
         for name, reason in choice.left_out.items():
             context.log.info(f"{name} takes no part in round {mark_id}: {reason}")
         if not choice.taken:
@@ -60,14 +62,14 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
                 f"Round {mark_id} is not opened: none of {len(choice.left_out):,} repositories takes part. "
                 + _reasons(choice.left_out)
             )
-        due, cursor = _due_now(choice.taken, mark_id, context.cursor or "")
         queued = records.queued_marks(context.instance, options, but_of=mark_id)
         waiting = {each.id: f"its run of round {queued[each.id]} is still queued" for each in due if each.id in queued}
         for name, reason in waiting.items():
             context.log.info(f"{name} is not asked for in round {mark_id}: {reason}")
-        if len(waiting) == len(due):
-            return dg.SensorResult(skip_reason=_reasons(waiting), cursor=cursor)
-        asked = [repository for repository in due if repository.id not in waiting]
+        not_asked = {**waiting, **choice.left_out}
+        asked = [repository for repository in due if repository.id not in not_asked]
+        if not asked:
+            return dg.SensorResult(skip_reason=_reasons(not_asked), cursor=cursor)
         return dg.SensorResult(
             run_requests=[_mark_request(repository, mark_id) for repository in asked],
             dynamic_partitions_requests=[
@@ -81,21 +83,28 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
 
 
 def taking_part(lakegc: LakegcResource) -> rounds.Choice:
-    """Who takes part in rounds, by lakegc.yaml and by what lakeFS says of each. A repository of which lakeFS says
-    nothing takes part: its own run says why it cannot be marked. Each is asked about once, so that some that hang keep
-    no tick, and nobody else's round."""
+    """Who takes part in rounds, by lakegc.yaml and by what lakeFS says of each."""
     choice = rounds.choose(every_repository(lakegc), lakegc.settings())
-    with closing(lakegc.client()) as client, ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+    return choice.without_bare(_bare(lakegc, choice.taken))
 
-        def has_no_branch(repository: Repository) -> bool:
-            try:
-                return is_bare(client, repository.id, attempts=1)
-            except LakegcError:
-                return False
 
-        found = pool.map(has_no_branch, choice.taken)
-        bare = {each.id for each, is_one in zip(choice.taken, found, strict=True) if is_one}
-    return choice.without_bare(bare)
+def _bare(lakegc: LakegcResource, repositories: Sequence[Repository], budget: Budget | None = None) -> set[str]:
+    """The names of those that have no branch, as far as lakeFS says so in the time of `budget`. A repository of
+    which it says nothing takes part: its own run says why it cannot be marked. Each is asked about once, and nothing
+    waits for those that hang: they keep no tick, and nobody else's round."""
+
+    def has_no_branch(name: str) -> bool:
+        try:
+            return is_bare(client, name, attempts=1)
+        except LakegcError:
+            return False
+
+    with closing(lakegc.client()) as client:
+        pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        asked = {pool.submit(has_no_branch, each.id): each.id for each in repositories}
+        answered, _ = wait(asked, budget.left() if budget else None)
+        pool.shutdown(wait=False, cancel_futures=True)
+        return {asked[each] for each in answered if each.result()}
 
 
 def _due_now(taken: Sequence[Repository], mark_id: str, cursor: str) -> tuple[list[Repository], str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import dagster as dg
@@ -123,6 +125,45 @@ def test_a_tick_asks_for_so_many_runs_and_the_next_one_for_the_others(
         site.says_marked(name, "m1", started=NIGHT, ready=NIGHT)
     swept = [site.tick("sweep_confirmed").repositories for _ in range(2)]
     assert swept == [["alpha", "beta"], ["gamma"]]
+
+
+def branches_asked(site: Site) -> list[str]:
+    """The repositories whose branches lakeFS was asked for, in their order."""
+    asked = (re.search(r"/repositories/([^/]+)/branches$", path) for _, path in site.server.requests)
+    return [found[1] for found in asked if found]
+
+
+def test_a_tick_asks_lakefs_about_the_repositories_that_it_asks_for_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakegc_dagster.sensors.MOST_REQUESTS", 2)
+    site.create("alpha", "bare", "bare-too", "bare-tree", "gamma")
+    for name in ("bare", "bare-too", "bare-tree"):
+        site.server.sandbox.repository(name).refs.branches.clear()
+    ticks = [site.tick("open_round") for _ in range(3)]
+    assert [tick.repositories for tick in ticks] == [["alpha"], [], ["gamma"]]
+    assert "bare-too: bare: it has no branch" in ticks[1].skipped  # and yet the next tick went on
+    assert sorted(branches_asked(site)) == ["alpha", "bare", "bare-too", "bare-tree", "gamma"]
+
+
+def test_a_tick_waits_no_longer_than_its_time_for_a_lakefs_that_hangs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"repo-{number:02}" for number in range(20)]
+    site.create(*names)
+    let_go, waited = Event(), []
+
+    def hang(method: str, path: str, query: Any) -> None:
+        if path.endswith("/branches"):
+            waited.append(let_go.wait(20))
+
+    site.server.fault = hang
+    monkeypatch.setattr("lakegc_dagster.budget.TICK_SECONDS", 0.5)
+    try:
+        assert site.tick("open_round").repositories == names  # of these, nobody knows whether they are bare
+        assert not waited and len(branches_asked(site)) <= 8
+    finally:
+        let_go.set()
 
 
 def test_a_round_that_a_later_slot_overtakes_leaves_the_later_one_whole(
