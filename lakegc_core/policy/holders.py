@@ -48,7 +48,11 @@ class Holders:
         self._newest = newest_of(known.graph)
         self.moments = moments_of(known.graph)
         self._branch = _branches(known)
-        self._built_upon = set(known.graph.main_parent)
+        self._dangling = sorted(
+            set(range(len(known.graph.commit_ids))) - set(known.graph.main_parent) - {row for _, row in known.heads}
+        )
+        self._held = held_rows(known.graph, known.heads, known.tags, known.holds)
+        self._server = frozenset(known.server)
         self._next: dict[int, int] = {}  # for a commit what a branch was built upon it: the branch that comes first
         for row in self._branch:
             self._next.setdefault(known.graph.main_parent[row], row)
@@ -59,13 +63,12 @@ class Holders:
         found = [Holder(f"{BRANCH}:{name}", "shows", row) for name, row in known.heads if row in rows]
         if known.protect_tags:
             found += [Holder(f"{TAG}:{name}", "shows", row) for name, row in known.tags if row in rows]
-        held = held_rows(known.graph, known.heads, known.tags, known.holds)
-        found += {hold: Holder(f"{HOLD}:{hold}", HOLD, row) for hold, row in held if row in rows}.values()
+        found += {hold: Holder(f"{HOLD}:{hold}", HOLD, row) for hold, row in self._held if row in rows}.values()
         if known.judged_by is None:
             return [*found, Holder(EVERYTHING, "all", max(rows))] if rows else found
         shown = {holder.name for holder in found}
         found += [holder for holder in self._by_rules(known.judged_by, rows) if holder.name not in shown]
-        kept = set(known.server) & set(rows)
+        kept = self._server & set(rows)
         return [*found, Holder(SERVER, "all", max(kept))] if kept else found
 
     def past(self, rows: Collection[int]) -> Past | None:
@@ -81,44 +84,50 @@ class Holders:
 
     def _by_rules(self, rules: Rules, rows: Collection[int]) -> Iterator[Holder]:
         """The holders by rule: of branches' history, and of what deleted branches left."""
-        known, graph = self._known, self._known.graph
+        known, created, parents = self._known, self._known.graph.created, self._known.graph.main_parent
+        newest = self._newest_upon(rules, rows)
         for name, head in known.heads:
-            if last := self._kept_longest(rows, head, rules.days(name)):
-                yield Holder(f"{BRANCH}:{name}", "history", last[0], rules.days(name), _end(last[1]))
-        heads, best = {row for _, row in known.heads}, None
-        for row in set(range(len(graph.commit_ids))) - self._built_upon - heads:
-            found = self._kept_longest(rows, row, rules.default_days, itself=True)
-            if found is not None and (best is None or found[1] > best[1]):
-                best = found
-        if best is not None:
-            yield Holder(UNNAMED, "dangling", best[0], rules.default_days, _end(best[1]))
+            days, upon = rules.days(name), newest.get(head, -1)
+            if upon >= 0 and created[upon] > self._reach(days):
+                yield Holder(f"{BRANCH}:{name}", "history", parents[upon], days, self._until(upon, days))
+        # The last commit of a deleted branch is kept as well while it is young.
+        left = [(row, row) for row in self._dangling if row in rows]
+        left += [(upon, parents[upon]) for row in self._dangling if (upon := newest.get(row, -1)) >= 0]
+        young, row = max(left, key=lambda each: created[each[0]], default=(-1, -1))
+        if young >= 0 and created[young] > self._reach(rules.default_days):
+            yield Holder(UNNAMED, "dangling", row, rules.default_days, self._until(young, rules.default_days))
 
-    def _kept_longest(
-        self, rows: Collection[int], start: int, days: int, *, itself: bool = False
-    ) -> tuple[int, int] | None:
-        """The row that a rule keeps longest below a commit, and until when. `itself`: the commit is not a head, and the
-        rule keeps it as well while it is young."""
-        known, graph, best = self._known, self._known.graph, None
-        reach = threshold(known.now, days, known.margin)
-        row = start
-        while row >= 0 and self._newest[row] > reach:
-            kept = [each for each in (graph.main_parent[row], start if itself and row == start else -1) if each in rows]
-            if kept and graph.created[row] > reach:
-                until = graph.created[row] + days * _DAY + known.margin
-                if best is None or until > best[1]:
-                    best = (kept[-1], until)
-            row = graph.main_parent[row]
-        return best
+    def _newest_upon(self, rules: Rules, rows: Collection[int]) -> dict[int, int]:
+        """For commits that a rule may reach: the newest commit, of each and those below it, that is built upon one of
+        `rows`; -1 for none. A rule keeps that one's parent longest, however long the rule is: so each commit is walked
+        through once for all branches."""
+        known, created, parents = self._known, self._known.graph.created, self._known.graph.main_parent
+        reach = self._reach(max([rules.default_days, *(rules.days(name) for name, _ in known.heads)]))
+        found = {-1: -1}
+        for start in (*(row for _, row in known.heads), *self._dangling):
+            path, row = [], start
+            while row not in found and self._newest[row] > reach:
+                path.append(row)
+                row = parents[row]
+            newest = found.get(row, -1)
+            for each in reversed(path):
+                if parents[each] in rows and (newest < 0 or created[each] >= created[newest]):
+                    newest = each
+                found[each] = newest
+        return found
+
+    def _reach(self, days: int) -> int:
+        return threshold(self._known.now, days, self._known.margin)
+
+    def _until(self, row: int, days: int) -> int | None:
+        """The moment up to which a rule reaches a commit; None where that lies beyond all dates."""
+        until = self._known.graph.created[row] + days * _DAY + self._known.margin
+        return until if until < _LAST else None
 
 
 def moments_of(graph: Graph) -> list[int]:
     """The time of each commit, microseconds; after its main parent in any case, whatever the clocks said."""
     return along(graph, FOREVER, lambda before, row: max(graph.created[row], before + 1))
-
-
-def _end(until: int) -> int | None:
-    """A moment; None where it lies beyond all dates."""
-    return until if until < _LAST else None
 
 
 def _branches(known: Known) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,28 @@ def test_many_branches_and_a_long_history_are_gone_through_once() -> None:
     past = Holders(known).past({5})
     assert past is not None and (past.by, past.branch) == (6, "b0999")
     assert time.process_time() - began < 5, "linear in commits and branches: a walk for each branch takes minutes"
+
+
+class Counted(list[int]):
+    """Numbers, and how often one of them was asked for."""
+
+    asked = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.asked += 1
+        return super().__getitem__(place)
+
+
+def test_who_keeps_a_commit_is_found_by_one_walk_through_what_many_branches_share() -> None:
+    count = 2_000
+    parents = Counted(range(-1, count - 1))
+    graph = Graph([f"{row:064}" for row in range(count)], [""] * count, list(range(count)), parents)
+    heads = [(f"b{number:03}", count - 1 - number % 7) for number in range(500)]
+    rules = Rules(7, {f"b{number:03}": 8 + number % 30 for number in range(0, 500, 3)})
+    tell = Holders(Known(graph, heads, (), rules, True, (), (), (), count, 0))
+    parents.asked = 0
+    assert len(tell.of({5})) == len(heads)
+    assert parents.asked < 3 * count + len(heads)
 
 
 def test_a_rule_beyond_all_dates_has_no_end_and_without_rules_everything_is_kept() -> None:
