@@ -46,7 +46,8 @@ def history_of(
     ids = _retired_besides(context, own)
     found = _counted(context, own, ids[:most_retired], judged=judged)
     if len(ids) > len(ids[:most_retired]):
-        began = (clock.unix_seconds(mark["started_at"]) for mark in found if mark["started_at"])
+        read = found[len(own) :]  # a mark that stands may be older than retired ones that nobody read
+        began = (clock.unix_seconds(mark["started_at"]) for mark in read if mark["started_at"])
         since = max(since, min(began, default=since))
     found.sort(key=lambda mark: (mark["started_at"] or "", mark["mark_id"]), reverse=True)
     shown = [mark for mark in found if _touched(mark, since)]

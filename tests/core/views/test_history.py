@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,16 @@ def test_a_history_of_few_retired_marks_begins_with_what_was_read(world: World) 
     assert [mark["mark_id"] for mark in short["marks"]] == ["m81", "m80", "m40"]
     assert short["since"] == short["marks"][-1]["started_at"]
     assert (whole["totals"]["deleted"], short["totals"]["deleted"]) == (4, 3)
+
+
+def test_a_history_of_few_retired_marks_begins_with_those_however_old_a_mark_stands(world: World) -> None:
+    world.mark(0)
+    for retired in (world.mark(1), world.mark(2)):
+        retired.mark.store.write(retired.mark.retired_key, encode(record_of("lake", retired.mark)))
+        shutil.rmtree(world.lake.files("lake") / retired.mark.folder)
+    short = history_of(world.lake.open("lake"), most_retired=1)
+    assert [(mark["mark_id"], mark["state"]) for mark in short["marks"]] == [("m02", "retired")]
+    assert short["since"] == short["marks"][0]["started_at"]
 
 
 def test_a_record_of_a_retired_mark_that_somebody_replaced_hides_no_other(world: World) -> None:
