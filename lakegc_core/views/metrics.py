@@ -48,7 +48,9 @@ _OLDEST_HELP = (
     "Since when the oldest garbage that is still there is unreferenced, as far as marks know; and why it waits."
 )
 _READABLE = "lakegc_readable"
-_READABLE_HELP = "1 if the marks and sweeps of the repository read, else 0, and nothing else is known of it."
+_READABLE_HELP = (
+    "1 if the newest complete mark and its sweeps read, else 0, and nothing else is told of the repository."
+)
 _DRILL = "lakegc_last_drill_timestamp_seconds"
 _DRILL_HELP = "When the last drill of undo was over, or began, if it is not over."
 _PASSED = "lakegc_last_drill_passed"
@@ -62,11 +64,12 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     """The metrics of some repositories as OpenMetrics text; `plain`: in the older form that a Pushgateway reads.
 
     `history`: of each repository, as `history_of` gives it since ever, or as `unreadable` does. Of one that does not
-    read, only that is said: nothing else is known of it. `now`: unix seconds.
+    read, or whose newest complete mark does not, only that is said: no sweep works before there is another mark.
+    `now`: unix seconds.
     """
-    known = [each for each in history if "problem" not in each]
+    known = [each for each in history if _reads(each, now)]
     figures = [({"repository": each["repository"]}, _figures(each, now)) for each in known]
-    readable = [({"repository": each["repository"]}, int("problem" not in each)) for each in history]
+    readable = [({"repository": each["repository"]}, int(_reads(each, now))) for each in history]
     lines = list(_family(_READABLE, "gauge", _READABLE_HELP, readable))
     for name, text in _GAUGES.items():
         lines += _family(name, "gauge", text, ((labels, found[name]) for labels, found in figures if name in found))
@@ -86,6 +89,10 @@ def metrics_text(history: Sequence[Json], now: float, seconds: Seconds | None = 
     ):
         lines += _family(name, "gauge", text, told) if told else []
     return "\n".join([*lines, *([] if plain else ["# EOF"]), ""])
+
+
+def _reads(history: Json, now: float) -> bool:
+    return not any("problem" in each for each in (history, *whole_marks(history["marks"], now)[:1]))
 
 
 def _deleted(known: Iterable[Json], there_no_more: str, came_back: str) -> Iterator[Sample]:

@@ -148,6 +148,12 @@ def test_of_a_history_that_does_not_read_only_that_is_said_and_it_hides_no_other
     assert {name for name, *each in found if each[0] == "lakegc_garbage_bytes"} == {"a", "c"}
 
 
+def test_a_newest_mark_that_does_not_read_is_not_readable_and_an_older_one_hides_nothing() -> None:
+    damaged = mark(problem="the chain of its stages does not hold", refused=[])
+    assert figures(damaged, mark()) == {"readable": 0}
+    assert figures(mark(), damaged)["readable"] == 1
+
+
 def test_the_delays_of_the_last_sweep_that_deleted_anything_and_the_oldest_garbage_have_their_labels() -> None:
     swept = mark("swept", swept=[sweep(finished_at=BEFORE, delay={"p50": 90_000.0, "p99": 180_000.5})])
     oldest = {"since": "2026-11-20T02:00:00.000Z", "address": "data/a", "why": "failed:Access\nDenied"}
