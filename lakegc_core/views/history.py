@@ -24,6 +24,7 @@ from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome, Stage
 from lakegc_core.policy.facts import ExpiredFacts
 from lakegc_core.store.base import connect
 from lakegc_core.sweep.authorize import judge, ready_at
+from lakegc_core.sweep.record import FINAL
 from lakegc_core.sweep.result import in_quarantine, not_freed
 from lakegc_core.views.drills import drill_json
 from lakegc_core.views.report import first_young_json, price_json
@@ -58,7 +59,7 @@ def history_of(
         "since": instant(since) if since else None,
         "marks": shown,
         "last_mark": whole[0]["started_at"] if whole else None,
-        "garbage": _left(whole[0]) if whole else None,
+        "garbage": _left_of_mark(whole[0]) if whole else None,
         "oldest": oldest_of(whole[0]) if whole else None,
         "refused": whole[0].get("refused", []) if whole else [],
         "drill": drill_json(context),
@@ -155,8 +156,9 @@ def whole_marks(marks: Iterable[Json], now: float) -> list[Json]:
 def summed(found: Sequence[Json]) -> Json:
     """The garbage, the totals and the price of several repositories; those that do not read are left out."""
     garbage = [each["garbage"] for each in found if each["garbage"]]
+    at_most = {"at_most": True} if any(each.get("at_most") for each in garbage) else {}
     return {
-        "garbage": {name: sum(each[name] for each in garbage) for name in _NONE},
+        "garbage": {name: sum(each[name] for each in garbage) for name in _NONE} | at_most,
         "totals": {name: sum(each["totals"][name] for each in found) for name in _NO_SWEEPS},
         "price": next((each["price"] for each in found if each["price"]), None),
     }
@@ -232,12 +234,20 @@ def _touched(mark: Json, since: float) -> bool:
     return any(each is None or clock.unix_seconds(each) >= since for each in moments)
 
 
-def _left(mark: Json) -> Json:
-    """The garbage of a mark that is left."""
-    return {
-        "objects": max(0, mark.get("expired", 0) - mark.get("deleted", 0)),
-        "bytes": max(0, mark.get("expired_bytes", 0) - mark.get("bytes_deleted", 0)),
-    }
+def _left_of_mark(mark: Json) -> Json:
+    return left_of(mark.get("expired", 0), mark.get("expired_bytes", 0), mark.get("swept", ()))
+
+
+def left_of(objects: int, size: int, swept: Sequence[Json]) -> Json:
+    """The garbage of a mark that sweeps of it left: `objects` and `bytes`. What they found gone, live or another object
+    is none; no sizes of it are on record, so that with `at_most` there are no more bytes than that. `swept`: reports,
+    or sweeps as a history has them, whose `deleted` lacks what came back."""
+    ended = {outcome: sum(each["outcomes"].get(outcome, 0) for each in swept) for outcome in FINAL}
+    ended[Outcome.DELETED] = sum(each.get("deleted", each["outcomes"].get(Outcome.DELETED, 0)) for each in swept)
+    left = max(0, objects - sum(ended.values()))
+    unsized = any(ended[outcome] for outcome in FINAL if outcome not in (Outcome.DELETED, Outcome.LOST))
+    found = {"objects": left, "bytes": max(0, size - sum(each["bytes_deleted"] for each in swept)) if left else 0}
+    return found | ({"at_most": True} if left and unsized else {})
 
 
 def _totals(sweeps: Iterable[Json], since: float) -> Json:

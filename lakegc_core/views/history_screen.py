@@ -9,7 +9,16 @@ from lakegc_core.names import COMPLETE, RETIRED, SWEPT, Json, Outcome
 from lakegc_core.views.drills import drill_in_words
 from lakegc_core.views.history import freed_bytes, summed
 from lakegc_core.views.waits import delay_lines, oldest_in_words
-from lakegc_core.views.words import ago, human_bytes, monthly, shown, still_taken, to_the_minute, too_young
+from lakegc_core.views.words import (
+    ago,
+    garbage_bytes,
+    human_bytes,
+    monthly,
+    shown,
+    still_taken,
+    to_the_minute,
+    too_young,
+)
 
 
 def history_screen(found: Sequence[Json]) -> str:
@@ -89,7 +98,7 @@ def _repository_lines(found: Json) -> list[str]:
         return [f"{name} · never marked"]
     age = f"last mark {ago(found['last_mark'])}" if found["last_mark"] else "no complete mark"
     garbage = found["garbage"]
-    left = f" · {_amount(garbage['objects'], garbage['bytes'])} of garbage left" if garbage else ""
+    left = f" · {_garbage(garbage)} left" if garbage else ""
     return [
         f"{name} · {age}{left}",
         *marks_lines(found["marks"]),
@@ -100,8 +109,10 @@ def _repository_lines(found: Json) -> list[str]:
 
 def _all_lines(found: Sequence[Json]) -> list[str]:
     sums = summed(found)
-    left = _amount(sums["garbage"]["objects"], sums["garbage"]["bytes"])
-    return [f"{len(found):,} repositories · {left} of garbage left", *_total_lines(sums["totals"], sums["price"])]
+    return [
+        f"{len(found):,} repositories · {_garbage(sums['garbage'])} left",
+        *_total_lines(sums["totals"], sums["price"]),
+    ]
 
 
 def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> list[str]:
@@ -118,6 +129,11 @@ def _total_lines(totals: Json, price: Json | None, back: Json | None = None) -> 
 
 def _amount(objects: int, size: int) -> str:
     return f"{objects:,} objects {human_bytes(size):>9}" if objects else "0 objects"
+
+
+def _garbage(found: Json) -> str:
+    size = f" {garbage_bytes(found):>9}" if found["objects"] else ""
+    return f"{found['objects']:,} objects{size} of garbage"
 
 
 def _minute(moment: str | None) -> str:

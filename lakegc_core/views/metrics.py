@@ -22,7 +22,8 @@ Sample = tuple[Mapping[str, str], float]
 """Labels and a value."""
 
 _GAUGES = {
-    "lakegc_garbage_bytes": "Garbage of the newest complete mark that is still there.",
+    "lakegc_garbage_bytes": "Garbage of the newest complete mark that is still there, at most: no sizes are on record "
+    "of what a sweep found gone or live.",
     "lakegc_garbage_objects": "Objects of that garbage.",
     "lakegc_sweepable_bytes": "Garbage that a sweep may delete now.",
     "lakegc_unconfirmed_bytes": "Garbage that was not unreferenced for long enough yet.",

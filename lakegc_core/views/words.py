@@ -93,6 +93,11 @@ def monthly_cost(size: int, price: Json) -> float:
     return size / 1e9 * float(price["per_gb_month"])
 
 
+def garbage_bytes(garbage: Json) -> str:
+    """The bytes of garbage as a history has it, for people."""
+    return f"{'at most ' if garbage.get('at_most') else ''}{human_bytes(garbage['bytes'])}"
+
+
 def monthly(size: int, price: Json | None) -> str:
     """The cost of so many bytes a month, in words; "" without a price or bytes. `price`: as `price_json` has it."""
     return f"{money(monthly_cost(size, price), price)} a month" if price and size else ""

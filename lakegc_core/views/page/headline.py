@@ -7,7 +7,17 @@ from html import escape
 from lakegc_core.names import Json
 from lakegc_core.views.history import freed_bytes
 from lakegc_core.views.page.parts import card
-from lakegc_core.views.words import counted, day, human_bytes, money, monthly, monthly_cost, still_taken, yearly
+from lakegc_core.views.words import (
+    counted,
+    day,
+    garbage_bytes,
+    human_bytes,
+    money,
+    monthly,
+    monthly_cost,
+    still_taken,
+    yearly,
+)
 
 
 def headline(sums: Json, of: str, since: str | None = None, found_by: str = "") -> str:
@@ -37,7 +47,7 @@ def _found(garbage: Json | None, price: Json | None, of: str) -> str:
         return f"Nothing in {of} is garbage."
     cost = monthly(garbage["bytes"], price)
     are = "is" if garbage["objects"] == 1 else "are"
-    said = f"{counted(garbage['objects'], 'object')} ({human_bytes(garbage['bytes'])}) of {of} {are} garbage"
+    said = f"{counted(garbage['objects'], 'object')} ({garbage_bytes(garbage)}) of {of} {are} garbage"
     return f"{said}{f': {cost}' if cost else ''}."
 
 
@@ -59,7 +69,7 @@ def _cards(sums: Json, since: str | None, found_by: str) -> list[str]:
     cards = [card("Garbage now", "not known")]
     if garbage is not None:
         objects, cost = counted(garbage["objects"], "object"), monthly(garbage["bytes"], price)
-        cards = [card("Garbage now", human_bytes(garbage["bytes"]), objects, cost, found_by)]
+        cards = [card("Garbage now", garbage_bytes(garbage), objects, cost, found_by)]
     if totals is None:
         return cards
     freed = freed_bytes(totals)

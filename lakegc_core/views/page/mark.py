@@ -12,6 +12,7 @@ from lakegc_core import clock
 from lakegc_core.clock import instant, roughly
 from lakegc_core.names import Json
 from lakegc_core.sweep.result import freed
+from lakegc_core.views.history import left_of
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.kept import kept
 from lakegc_core.views.page.over_time import over_time, unread
@@ -90,16 +91,12 @@ def _headline(report: Json, sweeps: Sequence[Json], history: Json | None) -> str
     """By the history of the repository; without one, by this mark and its own sweeps."""
     of, price = f"repository {report['repository']}", report.get("price")
     if history is not None and history["garbage"] is not None:
-        found_by = f"found by the mark of {day_and_time(history['last_mark'])}; what its sweeps deleted is not counted"
+        found_by = f"found by the mark of {day_and_time(history['last_mark'])}, less what its sweeps finished with"
         note = unread(history)
         sums = {"garbage": history["garbage"], "totals": history["totals"], "price": price}
         told = f'<p class="bad">{escape(note)}</p>' if note else ""
         return headline(sums, of, history["since"], found_by) + told
-    left = {
-        "objects": report["objects"]["expired"] - sum(sweep["outcomes"].get("deleted", 0) for sweep in sweeps),
-        "bytes": report["bytes"]["expired"] - sum(sweep["bytes_deleted"] for sweep in sweeps),
-    }
-    garbage = {name: max(0, value) for name, value in left.items()}
+    garbage = left_of(report["objects"]["expired"], report["bytes"]["expired"], sweeps)
     return headline({"garbage": garbage, "totals": None, "price": price}, of)
 
 

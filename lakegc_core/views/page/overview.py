@@ -10,7 +10,7 @@ from lakegc_core.views.history import freed_bytes, summed
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.over_time import found_and_deleted, over_time, unread
 from lakegc_core.views.page.parts import document, table
-from lakegc_core.views.words import ago, counted, day, day_and_time, human_bytes
+from lakegc_core.views.words import ago, counted, day, day_and_time, garbage_bytes, human_bytes
 
 _TITLES = ("repository", "garbage", "objects", "freed", "last mark", "what to look at")
 
@@ -25,7 +25,7 @@ def overview(found: Sequence[Json], at: str, since: str | None = None) -> str:
     body = [
         f"<h1>{title}</h1>",
         f'<p class="sub">{day_and_time(at)}{from_when}</p>',
-        headline(sums, of, since, "found by the newest mark of each; what its sweeps deleted is not counted"),
+        headline(sums, of, since, "found by the newest mark of each, less what its sweeps finished with"),
         _left_out(found),
         "<h2>The repositories</h2>",
         table(_TITLES, [_row(each) for each in sorted(found, key=_most_garbage_first)], (1, 2, 3)),
@@ -58,7 +58,7 @@ def _row(history: Json) -> tuple[str, ...]:
         return (name, "", "", "", "", f'<span class="bad">does not read: {escape(history["problem"])}</span>')
     return (
         name,
-        human_bytes(garbage["bytes"]) if garbage else "",
+        garbage_bytes(garbage) if garbage else "",
         f"{garbage['objects']:,}" if garbage else "",
         human_bytes(freed_bytes(history["totals"])),
         f'{ago(last)}<br><span class="small">{day_and_time(last)}</span>' if last else "no complete mark",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakegc_core import pipeline
+from lakegc_core import clock, pipeline
 from lakegc_core.cli import main
 from lakegc_core.config.settings import Price, Settings
 from lakegc_core.errors import StoreError
@@ -22,8 +22,9 @@ from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
 from lakegc_core.stages import swept_report
-from lakegc_core.views.history import _totals, freed_bytes, history_of
+from lakegc_core.views.history import _totals, freed_bytes, history_of, left_of
 from lakegc_core.views.history_screen import history_screen, marks_lines
+from lakegc_core.views.metrics import metrics_text
 from lakegc_core.views.words import still_taken
 from lakegc_sandbox.api.server import ACCESS_KEY, SECRET_KEY
 from tests.support.lake import NOW, Lake, lake, leave, quick
@@ -143,6 +144,29 @@ def test_what_the_sweeps_of_a_mark_deleted_counts_although_the_mark_does_not_rea
     (world.lake.files("lake") / mark.mark.folder / "namespace_listing/manifest.json").write_text("[]")
     found = world.history()
     assert found["marks"][0]["problem"] and found["totals"] == before["totals"] and before["totals"]["deleted"] == 2
+    assert 'lakegc_readable{repository="lake"} 0' in metrics_text([found], clock.now().timestamp())
+
+
+def test_what_a_sweep_found_gone_is_no_garbage_that_is_left(world: World) -> None:
+    world.garbage(3)
+    mark = world.mark(0)
+    next((world.lake.files("lake") / SLICE).iterdir()).unlink()
+    world.sweep(mark)
+    found = world.history()
+    assert found["marks"][0]["swept"][0]["outcomes"]["already_gone"] == 1
+    assert found["garbage"] == {"objects": 0, "bytes": 0}
+
+
+def test_of_what_is_gone_or_live_no_sizes_are_on_record_so_that_what_is_left_has_so_many_bytes_at_most() -> None:
+    outcomes = {"deleted": 2, "already_gone": 1, "rescued": 1, "held": 1, "changed": 1, "lost": 1}
+    swept = {"outcomes": outcomes | {"unconfirmed": 3}, "bytes_deleted": 30}
+    assert left_of(10, 100, [swept]) == {"objects": 3, "bytes": 70, "at_most": True}
+    later = {"outcomes": {"deleted": 3}, "bytes_deleted": 30}
+    assert left_of(10, 100, [swept, later]) == {"objects": 0, "bytes": 0}
+    assert left_of(10, 100, [later | {"deleted": 2, "bytes_deleted": 20}]) == {"objects": 8, "bytes": 80}  # one is back
+    left = {"repository": "lake", "last_mark": None, "marks": [{"mark_id": "m1", "started_at": None, "state": "begun"}]}
+    left |= {"garbage": left_of(10, 100, [swept]), "totals": {"sweeps": 0}, "price": None}
+    assert "3 objects at most 70 B of garbage left" in history_screen([left])
 
 
 def test_a_mark_whose_retirement_failed_after_its_record_was_written_counts_once(world: World) -> None:
