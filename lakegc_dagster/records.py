@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
+from time import time
 from typing import Any
 
 import dagster as dg
@@ -81,6 +82,13 @@ def cells_of(runs: list[dg.DagsterRun]) -> set[GcCell]:
     """The cells that runs are for."""
     tags = (run.tags for run in runs if {REPOSITORY_TAG, MARK_TAG} <= run.tags.keys())
     return {GcCell(each[REPOSITORY_TAG], each[MARK_TAG]) for each in tags}
+
+
+def at_work_for(instance: dg.DagsterInstance, run_id: str) -> timedelta:
+    """The time since a run began, with all that its steps waited; none if no start is on record."""
+    record = instance.get_run_record_by_id(run_id)
+    began = record.start_time if record else None
+    return timedelta(seconds=max(0.0, time() - began)) if began else timedelta()
 
 
 def queued_marks(instance: dg.DagsterInstance, options: LakegcConfig, *, but_of: str) -> dict[str, str]:

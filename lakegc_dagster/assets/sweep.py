@@ -48,7 +48,10 @@ class SweepConfig(dg.Config):
         description="Delete at most so much, such as 2TB, the largest objects first. By default as lakegc.yaml says.",
     )
     most_objects: int | None = Field(default=None, ge=1, description="Delete at most so many objects.")
-    until: str | None = Field(default=None, description="Delete nothing from this time of day on, UTC, such as 06:00.")
+    until: str | None = Field(
+        default=None,
+        description="Delete nothing from this time of day on, UTC, such as 06:00, counted from when the run begins.",
+    )
     most_requests: int | None = Field(default=None, ge=1, description="Send at most so many requests for deletes.")
 
     def budget(self) -> BudgetSettings:
@@ -93,7 +96,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         """
         lakegc = resource_of(options, context)
         with told_as_failures(context.retry_number):
-            accepted, given, now = config.accepted(), config.budget(), clock.now()
+            accepted, given = config.accepted(), config.budget()
             cell = GcCell.of(context)
             if _BACKFILL in context.run.tags:
                 _check_backfill(options, context, config)
@@ -101,7 +104,9 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
                 _check_wanted(lakegc.settings().policy_for(cell.repository), cell)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
             refused = authorize_sweep(context.instance, options, cell, mark, accepted, dry_run=config.dry_run)
-            budget = Budget.of(mark.policy.budget, now, given)
+            # A step that waited for the lease begins anew, and must not have time until the next day.
+            began = clock.now() - records.at_work_for(context.instance, context.run_id)
+            budget = Budget.of(mark.policy.budget, began, given)
             step = Step(context, lakegc, mark)
             result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
         result = replace(result, refused_by={**refused, **result.refused_by})

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from lakegc_core import clock
+from lakegc_core.errors import LeaseHeldError
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.names import STAGES
@@ -183,6 +187,26 @@ def test_the_budget_of_a_run_is_part_of_its_config_and_a_sweep_that_it_stops_doe
     found = _metadata(result, "swept_report")
     assert found["stopped_by_budget"] is True and (found["over_budget"], found["over_budget_bytes"]) == (2, 5_000_000)
     assert "2 objects, 5.0 MB are left: stopped by its budget" in found["in_short"]
+
+
+def test_a_step_that_waited_for_the_lease_past_its_time_of_day_has_no_time_until_the_next_day(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Budget] = []
+
+    def swept(*_: Any, budget: Budget, **__: Any) -> SweepResult:
+        given.append(budget)
+        if len(given) == 1:  # and twenty minutes later:
+            monkeypatch.setenv("LAKEGC_NOW", str(clock.now().timestamp() + 1200))
+            monkeypatch.setattr("lakegc_dagster.records.time", lambda: time.time() + 1200)
+            raise LeaseHeldError("Another collector works on this repository")
+        return SweepResult(marked.lake.repository, "m1", 1, {}, 0, 0, 1.0, None)
+
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", swept)
+    monkeypatch.setattr(failures, "SECONDS_A_WAIT", 0)
+    until = (clock.now() + timedelta(minutes=10)).replace(second=0, microsecond=0)
+    result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False, "until": f"{until:%H:%M}"})
+    assert result.success and [budget.until for budget in given] == [until.timestamp()] * 2
 
 
 def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(marked: Marked) -> None:
