@@ -16,6 +16,7 @@ from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
+from lakegc_core.marks.backups import has_backup
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
@@ -39,8 +40,8 @@ class RestoreConfig(dg.Config):
 
     place: str | None = Field(
         default=None,
-        description="Where the backup lies; else lakegc.yaml's `backup_to`. Without either, objects come back "
-        "out of quarantine, else from what the store itself keeps of them.",
+        description="Where the backup lies; else lakegc.yaml's `backup_to`, if a backup of the mark is on record. "
+        "Without either, objects come back out of quarantine, else from what the store itself keeps of them.",
     )
     paths: list[str] = Field(
         default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
@@ -141,7 +142,7 @@ def _restore(options: LakegcConfig) -> Any:
             cell = GcCell.of(context)
             opened = lakegc.open(cell, context.log.info)
             mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
-            place = config.place or backup_place(mark)
+            place = config.place or (backup_place(mark) if has_backup(mark) else None)
             if place is None:
                 check_keeps(mark)
             else:

@@ -53,6 +53,14 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
     return BackupFacts(place, saved(manifest))
 
 
+def has_backup(context: MarkContext) -> bool:
+    """True if a backup of the mark is on record, be it retired or not."""
+    if read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}") is not None:
+        return True
+    record = context.mark.retired()
+    return record is not None and record.get("backup") is not None
+
+
 def backed_up(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The addresses of the objects that are in the mark's backup as they must be, by its manifest. MarkError if there
     is no such backup."""

@@ -278,6 +278,20 @@ def test_the_sweep_itself_refuses_although_every_check_is_green(rich: Lake) -> N
     assert rich.objects() == before
 
 
+def test_what_lies_in_quarantine_comes_back_although_lakegc_yaml_names_a_place_for_backups(
+    rich: Lake, tmp_path: Path
+) -> None:
+    config = Path(os.environ["LAKEGC_CONFIG"])
+    policy = f'{{match: "*", quarantine: 7d, backup_to: "{tmp_path}/spare", '
+    config.write_text(config.read_text().replace('{match: "*", ', policy))
+    before = rich.objects()
+    assert rich.run("gc", "m1", mark={"safety": "none"}, sweep={"dry_run": False}).success
+    assert before - rich.objects() == rich.garbage
+    result = rich.run("gc_restore", "m1")
+    assert result.success, failure_of(result, "restore")
+    assert rich.objects() == before
+
+
 def test_a_step_waits_while_another_collector_works_and_then_goes_on(
     rich: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
