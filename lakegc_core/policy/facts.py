@@ -335,7 +335,7 @@ F = TypeVar("F", bound=StageFacts)
 def read_facts(kind: type[F], value: Mapping[str, Any]) -> F:
     """The facts of a stage from a manifest. MarkError if they are not those of this version."""
     try:
-        return cast("F", _adapter(kind).validate_json(json.dumps(value), strict=True))
+        return cast("F", _adapter(cast("Any", kind)).validate_json(json.dumps(value), strict=True))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
