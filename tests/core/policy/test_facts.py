@@ -67,7 +67,8 @@ def test_whole_facts_are_read_as_they_were_written(kind: type[StageFacts]) -> No
     # Marks from before there were these keys say nothing of them.
     unsaid = {"origins": None, "staged_lost": None, "swept_before": 0, "prices": {"heads": 1000.0, "pages": 50.0}}
     unsaid |= {"given_up": 0, "unconfirmed": None}
-    unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": NEIGHBOURS | {"known": None, "unread": []}}
+    neighbours = NEIGHBOURS | {"known": None, "unread": [], "ignored": 0}
+    unsaid |= {"accepted": {"objects": 0, "bytes": 0}, "neighbours": neighbours}
     said: dict[str, Any] = unsaid | NONE_CAME_BACK if kind is ExpiredFacts else {}
     if kind is CommitsFacts:
         said = {"commits_ignored": [], "commits_odd": None}
@@ -85,7 +86,7 @@ def test_the_origins_of_a_manifest_are_read_whole_or_not_at_all() -> None:
     came = {"came_back": {"objects": 2, "bytes": 20}, "came_back_examples": ["data/a"], "taken_back": [back]}
     found = written(ExpiredFacts) | {"origins": origins, "staged_lost": 3, "swept_before": 2} | came
     found |= {"prices": {"heads": 2500.5, "pages": 80.0}, "accepted": {"objects": 4, "bytes": 40}}
-    found["neighbours"] = NEIGHBOURS | {"known": ["far"], "unread": ["near"]}
+    found["neighbours"] = NEIGHBOURS | {"known": ["far"], "unread": ["near"], "ignored": 1}
     found |= {"given_up": 1, "unconfirmed": [[5.0, {"objects": 1, "bytes": 10}]]}
     assert json.loads(json.dumps(read_facts(ExpiredFacts, found).as_json())) == found
     for path in keys_of({"origins": origins}):
