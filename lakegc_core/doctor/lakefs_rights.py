@@ -93,17 +93,18 @@ def try_lakefs(client: LakeFSClient, repository: Repository, say: Callable[[str]
         trials.failed("read-only", f"Repository {name} is read-only", Need(Level.ALARM, why, do))
         return Answers(tuple(trials.findings), prefix=prefix)
     say("lakeFS prepares its lists, as for a mark")
-    prepared = dump = None
-    if rules:
+    # This comes first, see `LakeFSClient.prepare_commits`.
+    staged = trials.attempt(
+        "right-prepare-uncommitted", "Having lakeFS list what is staged", lambda: client.prepare_uncommitted(name), MARK
+    )
+    prepared = None
+    if rules and staged:
         prepared = trials.attempt(
             "right-prepare-commits",
             "Having lakeFS list the commits to keep",
             lambda: client.prepare_commits(name),
             _COMMITS,
         )
-    trials.attempt(
-        "right-prepare-uncommitted", "Having lakeFS list what is staged", lambda: client.prepare_uncommitted(name), MARK
-    )
     dump = trials.attempt("right-dump", "Having lakeFS dump all commits", lambda: client.dump(name), MARK)
     return Answers(
         tuple(trials.findings),
