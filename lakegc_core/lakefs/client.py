@@ -314,7 +314,8 @@ class LakeFSClient:
     def read_byte(self, repository: str, ref: str, object_path: str) -> int:
         """Read the first byte of an object, and return the status alone.
 
-        200 or 206: the data is there; 410: collected; 404: no such path or ref. An empty object takes two calls.
+        200 or 206: the data is there; 410: collected, or the ref's own metadata is missing, where `stat` fails, too;
+        404: no such path or ref. An empty object takes two calls.
         """
         asked = Request(
             "GET",
