@@ -13,6 +13,9 @@ WRONG_KEY = "error authenticating request"
 NO_RIGHT = "insufficient permissions"
 """lakeFS's words, with 401, to a key that it accepts and that may not do this."""
 
+UNKNOWN_COMMIT = "commit not found"
+"""lakeFS's words, with 404, where a commit is asked for by its id or as the head of a branch, and lakeFS knows none."""
+
 NO_DATA = "No data"
 """lakeFS's words, with 410, where the store lacks a file: an object that is read, or a metarange or a range."""
 
@@ -39,6 +42,8 @@ def on_status(status: int, said: str, *, action: str, location: str, attempts: i
         return _on_key(said, action or "this call")
     if status == 403:
         return "forbidden: the repository is read-only, or its store or a protection refuses"
+    if status == 404 and UNKNOWN_COMMIT in said:
+        return f"lakeFS does not know a commit that this takes: a branch's head? {see(Symptom.UNREADABLE_COMMIT)}"
     if status == 404:
         return "lakeFS does not know this: check the repository's name, and the endpoint"
     if status == 410 and said == NO_DATA:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError
+from lakegc_core.lakefs.advice import UNKNOWN_COMMIT
 from lakegc_core.lakefs.http import ATTEMPTS, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
@@ -47,6 +48,7 @@ READS = (200, 206)
 """The answers of `read_byte` where the data is there."""
 
 _NO_SUCH_RANGE = 416
+_BRANCH = "branch"  # in "branch not found", as all versions say
 _PAUSE = 0.5  # seconds before another run, longer each time
 _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
@@ -184,7 +186,8 @@ class LakeFSClient:
         """Have the server write what is staged on any branch: all pages of one run.
 
         Begun anew, at most three times, when a page belongs to another run or a branch vanished meanwhile;
-        then IncompleteError or the server's own error.
+        then IncompleteError or the server's own error. A 404 that names no branch is told at once: there is no such
+        repository, or a branch's head is a commit that lakeFS does not know.
         """
         for run in range(1, RUNS + 1):
             try:
@@ -196,8 +199,8 @@ class LakeFSClient:
                         "see that no proxy repeats requests, and try again"
                     ) from None
             except LakeFSError as error:
-                # 404: a branch vanished while it was scanned, or there is no such repository.
-                if error.status != 404 or run == RUNS:
+                # 404 about a branch: it vanished while it was scanned.
+                if error.status != 404 or _BRANCH not in error.message or run == RUNS:
                     raise
             self._sleep(_PAUSE * run)
         raise AssertionError("unreachable")
@@ -290,13 +293,16 @@ class LakeFSClient:
         return Shown(self._http, listing)
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
-        """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
+        """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data.
+
+        LakeFSError if lakeFS does not know the commit at the head of a branch: what that shows, nobody knows.
+        """
         where = path("repositories", repository, "refs", ref, "objects", "stat")
         params = {**_PLAIN, "path": object_path}
         try:
             return self._http.call(Request("GET", where, action=_READ_OBJECT, params=params), ObjectStats)
         except LakeFSError as error:
-            if not error.is_absent:
+            if not error.is_absent or UNKNOWN_COMMIT in error.message:
                 raise
             return None
 

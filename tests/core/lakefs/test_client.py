@@ -393,11 +393,28 @@ def test_a_branch_that_vanishes_while_it_is_scanned_begins_the_dump_anew(server:
     assert server.client.prepare_uncommitted("repo") == StagedDump("run2", (), 1)
 
 
-def test_a_repository_that_is_not_there_is_told_after_three_restarts(server: Scripted) -> None:
-    with pytest.raises(LakeFSError) as caught:
+def test_a_branch_that_stays_missing_is_told_after_three_restarts(server: Scripted) -> None:
+    on_staged(server, refused(404, "branch not found"))
+    with pytest.raises(LakeFSError, match="branch not found"):
         server.client.prepare_uncommitted("repo")
-    assert caught.value.status == 404
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("repository not found", "check the repository's name"),
+        ("commit not found", r"a branch's head\? See docs/runbook\.md#unreadable-commit"),
+    ],
+)
+def test_a_404_of_the_staged_dump_that_names_no_branch_is_told_at_once(
+    server: Scripted, said: str, advice: str
+) -> None:
+    """lakeFS says the second where the head of a branch is a commit that it does not know, after a restore of a dump."""
+    on_staged(server, refused(404, said))
+    with pytest.raises(LakeFSError, match=f"{said}.*{advice}"):
+        server.client.prepare_uncommitted("repo")
+    assert len(server.asked) == 1 and server.slept == []
 
 
 def test_a_page_whose_answer_is_lost_is_asked_for_again_within_its_run(server: Scripted) -> None:
@@ -567,6 +584,12 @@ def test_stat_tells_the_object_or_that_there_is_none(server: Scripted) -> None:
     with pytest.raises(LakeFSError):
         client.stat("repo", "main", "a b/ü")
     assert server.asked[0].query["path"] == "a b/ü"
+
+
+def test_a_branch_whose_head_lakefs_does_not_know_shows_nobody_knows_what(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/main/objects/stat", refused(404, "commit not found"))
+    with pytest.raises(LakeFSError, match="runbook"):
+        server.client.stat("repo", "main", "x")
 
 
 @pytest.mark.parametrize("status", [200, 206, 404, 410])
