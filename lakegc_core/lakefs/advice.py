@@ -51,7 +51,8 @@ def on_status(status: int, said: str, *, action: str, location: str, attempts: i
     if status == 410:
         return "gone: the repository is being deleted, so there is nothing to collect in it"
     if status == 429 or status >= 500:
-        return f"asked {attempts} times: try later, and look into the server's log"
+        times = f"asked {attempts} times: " if attempts > 1 else ""
+        return f"{times}try later, and look into the server's log"
     return "lakeFS refuses this call"
 
 

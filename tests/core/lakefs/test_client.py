@@ -617,6 +617,21 @@ def test_a_status_that_says_nothing_about_the_object_is_an_error(server: Scripte
     assert caught.value.status == status
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["api error InvalidRange: The requested range is not satisfiable", "api error NoSuchBucket: It does not exist"],
+)
+def test_an_object_that_is_shorter_than_its_entry_says_or_a_lost_bucket_is_asked_for_once(
+    server: Scripted, said: str
+) -> None:
+    """lakeFS answers 500. A sweep reads dozens of paths, one after another: six attempts take 15 s at each."""
+    said = f"operation error S3: GetObject, https response error StatusCode: 416, RequestID: 1, HostID: , {said}"
+    server.on("GET", f"{R}/refs/main/objects", refused(500, said))
+    with pytest.raises(LakeFSError, match="answered with 500"):
+        server.client.read_byte("repo", "main", "x")
+    assert len(server.asked) == 1 and server.slept == []
+
+
 def test_stat_may_show_an_object_that_reading_calls_gone(server: Scripted) -> None:
     server.on("GET", f"{R}/refs/main/objects/stat", Say(200, STATS))
     server.on("GET", f"{R}/refs/main/objects", refused(410, "No data"))
