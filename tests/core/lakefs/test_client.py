@@ -459,6 +459,10 @@ def test_a_page_that_is_not_one_breaks_the_dump_off(server: Scripted, answer: Sa
 # ---- dump ----
 
 
+NOT_YET = {"branches_meta_range_id": "", "tags_meta_range_id": ""}
+"""What lakeFS shows of a dump that failed after its first step."""
+
+
 def on_dump(server: Scripted, status: Script) -> None:
     server.on("POST", f"{R}/dump", Say(202, {"id": "DR1"})).on("GET", f"{R}/dump", status)
 
@@ -478,6 +482,7 @@ def test_a_dump_tells_its_three_metaranges(server: Scripted) -> None:
         ({"done": True, "refs": REFS | {"tags_meta_range_id": ""}}, "is empty"),
         ({"done": True, "error": "kv is away"}, "kv is away"),
         ({"done": True, "error": "kv is away", "refs": REFS}, "kv is away"),
+        ({"done": True, "error": "branches: no", "refs": {**REFS, **NOT_YET}}, "failed on the server: branches: no"),
         ({"done": False, "error": "kv is away"}, "kv is away"),
         ({"done": False}, "did not end within 1200 s"),
         ({"refs": REFS}, "`done`"),
