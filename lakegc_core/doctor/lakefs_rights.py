@@ -120,7 +120,7 @@ def _listing() -> Need:
 
 
 def _all(client: LakeFSClient, name: str) -> None:
-    """Read the list of repositories. IncompleteError if it lacks this one."""
+    """Read the list of repositories. IncompleteError if it lacks this one; others it may lack, see `whole_list`."""
     found = False
     for each in client.repositories():
         found = found or each.id == name  # the whole list is read: a mark reads it, and a later page may fail

@@ -46,7 +46,7 @@ UNRESOLVED = re.compile(
 """What it answers, by 500, where it cannot resolve an address that it is to show. The last two: on `local`."""
 
 _STORE_REFUSES = re.compile(r"\b(InvalidRange|NoSuchBucket|ContainerNotFound)\b")
-"""What it answers, by 500, in the store's words, where an object is shorter than its entry says, or a bucket is gone."""
+"""What it answers, by 500, in the store's words: an object is shorter than its entry says, or a bucket is gone."""
 
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds

@@ -319,6 +319,39 @@ class StagedPage(_Answer):
 
 
 @dataclass(frozen=True)
+class _User(_Answer):
+    id: _Name
+
+
+@dataclass(frozen=True)
+class CurrentUser(_Answer):
+    """The user whose key it is."""
+
+    user: _User
+
+    @property
+    def id(self) -> str:
+        return self.user.id
+
+
+@dataclass(frozen=True)
+class Statement(_Answer):
+    """What a policy allows or denies. `action` has patterns; `resource` is one, or a JSON list of them as text."""
+
+    effect: str
+    resource: str
+    action: list[str]
+    condition: Annotated[dict[str, Any], _OR_NULL] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy(_Answer):
+    """One policy of a user, or of a group of users."""
+
+    statement: list[Statement]
+
+
+@dataclass(frozen=True)
 class Location(_Answer):
     """The place of something, relative to the namespace."""
 

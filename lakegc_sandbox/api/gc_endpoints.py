@@ -129,6 +129,15 @@ def _grace_period(sandbox: Sandbox, request: Request) -> Answer:
     return Answer(200, {"grace_period": sandbox.grace_period})
 
 
+def _user(sandbox: Sandbox, request: Request) -> Answer:
+    return Answer(200, {"user": {"creation_date": 0, "email": "", "friendly_name": "", "id": "sandbox"}})
+
+
+def _no_policies(sandbox: Sandbox, request: Request) -> Answer:
+    """A lakeFS without RBAC has none: every key may do all."""
+    raise SandboxError(501, "Not Implemented")
+
+
 def _get_rules(sandbox: Sandbox, request: Request) -> Answer:
     rules = repository_of(sandbox, request).rules
     if rules is None:
@@ -189,6 +198,8 @@ def gc_routes() -> list[Route]:
     return [
         route("GET", "/config", _config),
         route("GET", "/config/garbage-collection", _grace_period),
+        route("GET", "/user", _user),
+        route("GET", "/auth/users/{user}/policies", _no_policies),
         *_rules_routes(),
         route("POST", REPOSITORY + "/gc/prepare_uncommited", _prepare_uncommitted),
         route("POST", REPOSITORY + "/gc/prepare_commits", _prepare_commits),

@@ -410,7 +410,7 @@ def test_a_branch_that_stays_missing_is_told_after_three_restarts(server: Script
 def test_a_404_of_the_staged_dump_that_names_no_branch_is_told_at_once(
     server: Scripted, said: str, advice: str
 ) -> None:
-    """lakeFS says the second where the head of a branch is a commit that it does not know, after a restore of a dump."""
+    """lakeFS says the second where a branch's head is a commit that it does not know, after a restore of a dump."""
     on_staged(server, refused(404, said))
     with pytest.raises(LakeFSError, match=f"{said}.*{advice}"):
         server.client.prepare_uncommitted("repo")
