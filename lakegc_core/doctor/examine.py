@@ -18,6 +18,7 @@ from lakegc_core.doctor.rules import examine_rules
 from lakegc_core.doctor.server import about, examine_server
 from lakegc_core.doctor.store_rights import UNREACHABLE, try_clock, try_server_clock, try_store
 from lakegc_core.doctor.store_settings import examine_settings
+from lakegc_core.doctor.whole_list import examine_whole_list
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
@@ -159,13 +160,13 @@ def _cheaply(
 
 
 def _version(client: LakeFSClient, settings: Settings, server: Json) -> list[Finding]:
-    """The findings on the version; fills `server` with what it is."""
+    """The findings on the version, and on what depends on it; fills `server` with what it is."""
     try:
         config = client.config()
     except LakegcError:
         return []  # tried with the rights
     server.update(about(config))
-    return list(examine_server(config, settings.server))
+    return [*examine_server(config, settings.server), *examine_whole_list(client, config)]
 
 
 def _cost(context: RepositoryContext, cost: Json) -> list[Finding]:

@@ -93,17 +93,18 @@ def try_lakefs(client: LakeFSClient, repository: Repository, say: Callable[[str]
         trials.failed("read-only", f"Repository {name} is read-only", Need(Level.ALARM, why, do))
         return Answers(tuple(trials.findings), prefix=prefix)
     say("lakeFS prepares its lists, as for a mark")
-    prepared = dump = None
-    if rules:
+    # This comes first, see `LakeFSClient.prepare_commits`.
+    staged = trials.attempt(
+        "right-prepare-uncommitted", "Having lakeFS list what is staged", lambda: client.prepare_uncommitted(name), MARK
+    )
+    prepared = None
+    if rules and staged:
         prepared = trials.attempt(
             "right-prepare-commits",
             "Having lakeFS list the commits to keep",
             lambda: client.prepare_commits(name),
             _COMMITS,
         )
-    trials.attempt(
-        "right-prepare-uncommitted", "Having lakeFS list what is staged", lambda: client.prepare_uncommitted(name), MARK
-    )
     dump = trials.attempt("right-dump", "Having lakeFS dump all commits", lambda: client.dump(name), MARK)
     return Answers(
         tuple(trials.findings),
@@ -119,7 +120,7 @@ def _listing() -> Need:
 
 
 def _all(client: LakeFSClient, name: str) -> None:
-    """Read the list of repositories. IncompleteError if it lacks this one."""
+    """Read the list of repositories. IncompleteError if it lacks this one; others it may lack, see `whole_list`."""
     found = False
     for each in client.repositories():
         found = found or each.id == name  # the whole list is read: a mark reads it, and a later page may fail

@@ -136,7 +136,8 @@ def _run(spark: SparkSession, context: MarkContext, folders: list[str], work: _F
 
 
 def _overlapping(context: MarkContext) -> list[str]:
-    """The other repositories that share the namespace. IncompleteError unless lakeFS lists all there are."""
+    """The other repositories that share the namespace, of those that lakeFS lists to this key. IncompleteError if it
+    does not list this one. That others are missing cannot be seen in the list."""
     every = [(each.id, each.storage_namespace) for each in context.client.repositories()]
     if context.header.repository not in {name for name, _ in every}:
         raise IncompleteError(

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from lakegc_core.names import Symptom, see
+
 WRONG_KEY = "error authenticating request"
 """lakeFS's words, with 401, to a key or a secret that it does not accept."""
 
 NO_RIGHT = "insufficient permissions"
 """lakeFS's words, with 401, to a key that it accepts and that may not do this."""
+
+UNKNOWN_COMMIT = "commit not found"
+"""lakeFS's words, with 404, where a commit is asked for by its id or as the head of a branch, and lakeFS knows none."""
+
+NO_DATA = "No data"
+"""lakeFS's words, with 410, where the store lacks a file: an object that is read, or a metarange or a range."""
 
 _TLS_SAID = re.compile(r"\[SSL[^]]*\] (.+?) \(_ssl\.c")  # in the text of an error of `requests`
 
@@ -34,12 +42,17 @@ def on_status(status: int, said: str, *, action: str, location: str, attempts: i
         return _on_key(said, action or "this call")
     if status == 403:
         return "forbidden: the repository is read-only, or its store or a protection refuses"
+    if status == 404 and UNKNOWN_COMMIT in said:
+        return f"lakeFS does not know a commit that this takes: a branch's head? {see(Symptom.UNREADABLE_COMMIT)}"
     if status == 404:
         return "lakeFS does not know this: check the repository's name, and the endpoint"
+    if status == 410 and said == NO_DATA:
+        return f"the store lacks a file that this takes: metadata of a branch's head? {see(Symptom.UNREADABLE_COMMIT)}"
     if status == 410:
         return "gone: the repository is being deleted, so there is nothing to collect in it"
     if status == 429 or status >= 500:
-        return f"asked {attempts} times: try later, and look into the server's log"
+        times = f"asked {attempts} times: " if attempts > 1 else ""
+        return f"{times}try later, and look into the server's log"
     return "lakeFS refuses this call"
 
 

@@ -14,12 +14,14 @@ from typing import TypeVar
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.errors import IncompleteError
+from lakegc_core.lakefs.advice import UNKNOWN_COMMIT
 from lakegc_core.lakefs.http import ATTEMPTS, Http, LakeFSError, Request, path
 from lakegc_core.lakefs.listed_objects import Shown
 from lakegc_core.lakefs.models import (
     Commit,
     CommitsStatus,
     ConfigAnswer,
+    CurrentUser,
     DumpRefs,
     DumpStatus,
     GcRules,
@@ -28,6 +30,7 @@ from lakegc_core.lakefs.models import (
     Location,
     ObjectStats,
     Page,
+    Policy,
     PreparedCommits,
     Ref,
     Repository,
@@ -47,6 +50,7 @@ READS = (200, 206)
 """The answers of `read_byte` where the data is there."""
 
 _NO_SUCH_RANGE = 416
+_BRANCH = "branch"  # in "branch not found", as all versions say
 _PAUSE = 0.5  # seconds before another run, longer each time
 _READ_CONFIG = "fs:ReadConfig on *"
 _READ_REPOSITORY = "fs:ReadRepository on the repository"
@@ -110,9 +114,16 @@ class LakeFSClient:
         return found
 
     def repositories(self) -> Iterator[Repository]:
-        """Every repository that the key may list."""
+        """Every repository that the key may list. From 1.77 on lakeFS leaves others out without a word."""
         asked = Request("GET", path("repositories"), action="fs:ListRepositories on *")
         yield from self._http.elements(asked, Page[Repository])
+
+    def own_policies(self) -> Iterator[Policy]:
+        """The policies of the key's own user. LakeFSError with status 501 where lakeFS judges by none."""
+        user = self._http.call(Request("GET", path("user")), CurrentUser).id
+        where, effective = path("auth", "users", user, "policies"), {"effective": "true"}
+        action = f"auth:ReadUser on arn:lakefs:auth:::user/{user}"
+        yield from self._http.elements(Request("GET", where, action=action, params=effective, attempts=1), Page[Policy])
 
     def branches(self, repository: str, *, attempts: int = ATTEMPTS) -> Iterator[Ref]:
         """Every branch, the hidden ones too: they hold data. `attempts`: at each page."""
@@ -145,6 +156,9 @@ class LakeFSClient:
         """Have the server write its list of active commits, within `server.task_timeout`.
 
         ServerError when the server fails, which is also how a repository without rules reads: ask `gc_rules`.
+
+        Ask after `prepare_uncommitted`, and only if that answered: it fails where a branch's head is a commit that
+        lakeFS does not know, as after a restore of a dump. This call ends such a server (1.76 to 1.84).
         """
         where = path("repositories", repository, "gc", "prepare_commits")
         try:
@@ -181,7 +195,8 @@ class LakeFSClient:
         """Have the server write what is staged on any branch: all pages of one run.
 
         Begun anew, at most three times, when a page belongs to another run or a branch vanished meanwhile;
-        then IncompleteError or the server's own error.
+        then IncompleteError or the server's own error. A 404 that names no branch is told at once: there is no such
+        repository, or a branch's head is a commit that lakeFS does not know.
         """
         for run in range(1, RUNS + 1):
             try:
@@ -193,8 +208,8 @@ class LakeFSClient:
                         "see that no proxy repeats requests, and try again"
                     ) from None
             except LakeFSError as error:
-                # 404: a branch vanished while it was scanned, or there is no such repository.
-                if error.status != 404 or run == RUNS:
+                # 404 about a branch: it vanished while it was scanned.
+                if error.status != 404 or _BRANCH not in error.message or run == RUNS:
                     raise
             self._sleep(_PAUSE * run)
         raise AssertionError("unreachable")
@@ -287,13 +302,16 @@ class LakeFSClient:
         return Shown(self._http, listing)
 
     def stat(self, repository: str, ref: str, object_path: str) -> ObjectStats | None:
-        """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data."""
+        """The object that a ref shows under one path; None if it shows nothing there. Says nothing about the data.
+
+        LakeFSError if lakeFS does not know the commit at the head of a branch: what that shows, nobody knows.
+        """
         where = path("repositories", repository, "refs", ref, "objects", "stat")
         params = {**_PLAIN, "path": object_path}
         try:
             return self._http.call(Request("GET", where, action=_READ_OBJECT, params=params), ObjectStats)
         except LakeFSError as error:
-            if not error.is_absent:
+            if not error.is_absent or UNKNOWN_COMMIT in error.message:
                 raise
             return None
 
@@ -311,7 +329,8 @@ class LakeFSClient:
     def read_byte(self, repository: str, ref: str, object_path: str) -> int:
         """Read the first byte of an object, and return the status alone.
 
-        200 or 206: the data is there; 410: collected; 404: no such path or ref. An empty object takes two calls.
+        200 or 206: the data is there; 410: collected, or the ref's own metadata is missing, where `stat` fails, too;
+        404: no such path or ref. An empty object takes two calls.
         """
         asked = Request(
             "GET",

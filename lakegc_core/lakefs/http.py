@@ -45,6 +45,9 @@ UNRESOLVED = re.compile(
 )
 """What it answers, by 500, where it cannot resolve an address that it is to show. The last two: on `local`."""
 
+_STORE_REFUSES = re.compile(r"\b(InvalidRange|NoSuchBucket|ContainerNotFound)\b")
+"""What it answers, by 500, in the store's words: an object is shorter than its entry says, or a bucket is gone."""
+
 _BACKOFF = Backoff(first=0.5, longest=15.0)
 _LONGEST_RETRY_AFTER = 120.0  # seconds
 _LOST = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
@@ -124,7 +127,8 @@ class Reply:
     def is_busy(self) -> bool:
         """True if the same call may be answered otherwise a little later."""
         said = _message(self.body)[0]
-        return (self.status == 429 or self.status >= 500) and not (UNKNOWN_CALL in said or UNRESOLVED.search(said))
+        lasts = UNKNOWN_CALL in said or UNRESOLVED.search(said) or _STORE_REFUSES.search(said)
+        return (self.status == 429 or self.status >= 500) and not lasts
 
 
 RAW = ("utf-8", "surrogateescape")

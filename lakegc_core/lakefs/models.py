@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticUseDefault
 
 from lakegc_core.errors import ServerError
@@ -273,12 +273,20 @@ class Task(_Answer):
 
 @dataclass(frozen=True)
 class TaskStatus(_Answer, Generic[T]):
-    """The progress of a task. `update_time`: a text that changes with each step."""
+    """The progress of a task. `update_time`: a text that changes with each step. No `result` where there is an error: a
+    dump that failed half-way shows the ids that it has beside empty ones."""
 
     done: bool
     error: Annotated[str, _OR_NULL] = ""
     result: T | None = None
     update_time: Annotated[str, _OR_NULL] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_part(cls, answer: Any) -> Any:
+        if isinstance(answer, dict) and answer.get("error"):
+            return {name: value for name, value in answer.items() if name not in ("refs", "result")}
+        return answer
 
 
 def _message(error: object) -> object:
@@ -308,6 +316,39 @@ class StagedPage(_Answer):
     run_id: _Name
     gc_uncommitted_location: str
     continuation_token: Annotated[str, _OR_NULL] = ""
+
+
+@dataclass(frozen=True)
+class _User(_Answer):
+    id: _Name
+
+
+@dataclass(frozen=True)
+class CurrentUser(_Answer):
+    """The user whose key it is."""
+
+    user: _User
+
+    @property
+    def id(self) -> str:
+        return self.user.id
+
+
+@dataclass(frozen=True)
+class Statement(_Answer):
+    """What a policy allows or denies. `action` has patterns; `resource` is one, or a JSON list of them as text."""
+
+    effect: str
+    resource: str
+    action: list[str]
+    condition: Annotated[dict[str, Any], _OR_NULL] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy(_Answer):
+    """One policy of a user, or of a group of users."""
+
+    statement: list[Statement]
 
 
 @dataclass(frozen=True)

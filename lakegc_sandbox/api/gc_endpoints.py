@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lakegc_core.errors import LakegcError
 from lakegc_sandbox.api.wire import NO_CONTENT, REPOSITORY, Answer, Json, Request, Route, iso_time, repository_of, route
 from lakegc_sandbox.lakefs import Sandbox
 from lakegc_sandbox.model.gc_prepare import dump_refs, prepare_commits, prepare_uncommitted
@@ -21,7 +22,7 @@ class _Task:
     """A background task: done when it starts, shown as done after some polls."""
 
     result: dict[str, str] | None
-    error: SandboxError | None
+    error: Exception | None
     pending_polls: int
     update_time: str
 
@@ -33,10 +34,11 @@ class Tasks:
     _tasks: dict[str, _Task] = field(default_factory=dict)
 
     def start(self, sandbox: Sandbox, prefix: str, work: Callable[[], dict[str, str]]) -> str:
-        result, error = None, None
+        result: dict[str, str] | None = None
+        error: Exception | None = None
         try:
             result = work()
-        except SandboxError as caught:
+        except (LakegcError, OSError) as caught:
             error = caught
         task_id = sandbox.names.task_id(prefix)
         self._tasks[task_id] = _Task(result, error, sandbox.pending_polls, iso_time(sandbox.clock()))
@@ -82,7 +84,9 @@ class Tasks:
         task_id = request.required("task_id")
         task, done = self.poll(task_id)
         document: dict[str, Json] = {"done": done, "id": task_id, "update_time": task.update_time}
-        if done:
+        if done and task.error is not None:
+            document["error"] = str(task.error)
+        elif done:
             document["refs"] = task.result
         return Answer(200, document)
 
@@ -123,6 +127,15 @@ def _config(sandbox: Sandbox, request: Request) -> Answer:
 
 def _grace_period(sandbox: Sandbox, request: Request) -> Answer:
     return Answer(200, {"grace_period": sandbox.grace_period})
+
+
+def _user(sandbox: Sandbox, request: Request) -> Answer:
+    return Answer(200, {"user": {"creation_date": 0, "email": "", "friendly_name": "", "id": "sandbox"}})
+
+
+def _no_policies(sandbox: Sandbox, request: Request) -> Answer:
+    """A lakeFS without RBAC has none: every key may do all."""
+    raise SandboxError(501, "Not Implemented")
 
 
 def _get_rules(sandbox: Sandbox, request: Request) -> Answer:
@@ -185,6 +198,8 @@ def gc_routes() -> list[Route]:
     return [
         route("GET", "/config", _config),
         route("GET", "/config/garbage-collection", _grace_period),
+        route("GET", "/user", _user),
+        route("GET", "/auth/users/{user}/policies", _no_policies),
         *_rules_routes(),
         route("POST", REPOSITORY + "/gc/prepare_uncommited", _prepare_uncommitted),
         route("POST", REPOSITORY + "/gc/prepare_commits", _prepare_commits),

@@ -428,6 +428,20 @@ def test_tasks_show_as_pending_for_as_many_polls_as_set(s3_lake: Lake) -> None:
         assert set(answers[2]) - set(answers[1]) <= {"result", "refs"}
 
 
+def test_a_task_that_cannot_write_begins_and_fails_with_an_error(s3_lake: Lake, tmp_path: Path) -> None:
+    s3_lake.repo.set_rules(3)
+    (tmp_path / "bucket/lake/_lakefs").rename(tmp_path / "moved")
+    (tmp_path / "bucket/lake/_lakefs").write_text("no folder")
+    for start, poll, name in (
+        ("{repo}/gc/prepare_commits/async", "{repo}/gc/prepare_commits/status", "id"),
+        ("{repo}/dump", "{repo}/dump", "task_id"),
+    ):
+        task = s3_lake.call("POST", start)
+        assert task.status_code == 202
+        answer = s3_lake.get(poll, **{name: task.json()["id"]})
+        assert "_lakefs" in str(answer["error"]) and not {"refs", "result"} & set(answer)
+
+
 def test_locations_on_s3_lie_in_the_namespace(s3_lake: Lake, tmp_path: Path) -> None:
     s3_lake.repo.set_rules(3)
     s3_lake.repo.upload("main", "a", b"1")

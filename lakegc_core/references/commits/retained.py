@@ -108,7 +108,8 @@ class _RulesAndDump:
         """Ask lakeFS, and remember its rules.
 
         The dump comes first: lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
-        that it does not know, so it is not asked then. The list is only united with what lakegc's own rule retains.
+        that it does not know, so it is not asked then. Nor may a branch's head be such a commit: there the staged dump
+        fails, which comes before this in marks and looks. The list is only united with what lakegc's own rule retains.
         Commits that the list has and the dump lacks are fetched one by one.
         """
         client, repository = context.client, context.header.repository

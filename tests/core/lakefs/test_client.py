@@ -393,11 +393,28 @@ def test_a_branch_that_vanishes_while_it_is_scanned_begins_the_dump_anew(server:
     assert server.client.prepare_uncommitted("repo") == StagedDump("run2", (), 1)
 
 
-def test_a_repository_that_is_not_there_is_told_after_three_restarts(server: Scripted) -> None:
-    with pytest.raises(LakeFSError) as caught:
+def test_a_branch_that_stays_missing_is_told_after_three_restarts(server: Scripted) -> None:
+    on_staged(server, refused(404, "branch not found"))
+    with pytest.raises(LakeFSError, match="branch not found"):
         server.client.prepare_uncommitted("repo")
-    assert caught.value.status == 404
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("repository not found", "check the repository's name"),
+        ("commit not found", r"a branch's head\? See docs/runbook\.md#unreadable-commit"),
+    ],
+)
+def test_a_404_of_the_staged_dump_that_names_no_branch_is_told_at_once(
+    server: Scripted, said: str, advice: str
+) -> None:
+    """lakeFS says the second where a branch's head is a commit that it does not know, after a restore of a dump."""
+    on_staged(server, refused(404, said))
+    with pytest.raises(LakeFSError, match=f"{said}.*{advice}"):
+        server.client.prepare_uncommitted("repo")
+    assert len(server.asked) == 1 and server.slept == []
 
 
 def test_a_page_whose_answer_is_lost_is_asked_for_again_within_its_run(server: Scripted) -> None:
@@ -442,6 +459,10 @@ def test_a_page_that_is_not_one_breaks_the_dump_off(server: Scripted, answer: Sa
 # ---- dump ----
 
 
+NOT_YET = {"branches_meta_range_id": "", "tags_meta_range_id": ""}
+"""What lakeFS shows of a dump that failed after its first step."""
+
+
 def on_dump(server: Scripted, status: Script) -> None:
     server.on("POST", f"{R}/dump", Say(202, {"id": "DR1"})).on("GET", f"{R}/dump", status)
 
@@ -461,6 +482,7 @@ def test_a_dump_tells_its_three_metaranges(server: Scripted) -> None:
         ({"done": True, "refs": REFS | {"tags_meta_range_id": ""}}, "is empty"),
         ({"done": True, "error": "kv is away"}, "kv is away"),
         ({"done": True, "error": "kv is away", "refs": REFS}, "kv is away"),
+        ({"done": True, "error": "branches: no", "refs": {**REFS, **NOT_YET}}, "failed on the server: branches: no"),
         ({"done": False, "error": "kv is away"}, "kv is away"),
         ({"done": False}, "did not end within 1200 s"),
         ({"refs": REFS}, "`done`"),
@@ -569,6 +591,12 @@ def test_stat_tells_the_object_or_that_there_is_none(server: Scripted) -> None:
     assert server.asked[0].query["path"] == "a b/ü"
 
 
+def test_a_branch_whose_head_lakefs_does_not_know_shows_nobody_knows_what(server: Scripted) -> None:
+    server.on("GET", f"{R}/refs/main/objects/stat", refused(404, "commit not found"))
+    with pytest.raises(LakeFSError, match="runbook"):
+        server.client.stat("repo", "main", "x")
+
+
 @pytest.mark.parametrize("status", [200, 206, 404, 410])
 def test_reading_one_byte_tells_the_status(server: Scripted, status: int) -> None:
     server.on("GET", f"{R}/refs/main/objects", Say(status, b"x"))
@@ -592,6 +620,21 @@ def test_a_status_that_says_nothing_about_the_object_is_an_error(server: Scripte
     with pytest.raises(LakeFSError) as caught:
         server.client.read_byte("repo", "main", "x")
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["api error InvalidRange: The requested range is not satisfiable", "api error NoSuchBucket: It does not exist"],
+)
+def test_an_object_that_is_shorter_than_its_entry_says_or_a_lost_bucket_is_asked_for_once(
+    server: Scripted, said: str
+) -> None:
+    """lakeFS answers 500. A sweep reads dozens of paths, one after another: six attempts take 15 s at each."""
+    said = f"operation error S3: GetObject, https response error StatusCode: 416, RequestID: 1, HostID: , {said}"
+    server.on("GET", f"{R}/refs/main/objects", refused(500, said))
+    with pytest.raises(LakeFSError, match="answered with 500"):
+        server.client.read_byte("repo", "main", "x")
+    assert len(server.asked) == 1 and server.slept == []
 
 
 def test_stat_may_show_an_object_that_reading_calls_gone(server: Scripted) -> None:

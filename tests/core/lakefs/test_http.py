@@ -126,6 +126,14 @@ def test_t43_any_other_status_is_told_at_once_with_what_to_do(server: Scripted, 
     assert server.slept == []
 
 
+def test_metadata_that_the_store_lacks_is_not_taken_for_a_repository_that_is_being_deleted(server: Scripted) -> None:
+    """As for a commit with another text in the place of its metarange, at the head of a branch."""
+    server.on("POST", f"{R}/gc/prepare_uncommited", refused(410, "No data"))
+    with pytest.raises(LakeFSError, match=r"the store lacks a file.*runbook\.md#unreadable-commit") as caught:
+        server.client.prepare_uncommitted("repo")
+    assert "deleted" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "advice"),
     [
