@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakegc_sandbox.files.graveler_writer import FULL, Commit, Entry, rules_file
-from lakegc_sandbox.model.objects import NOW, OCTETS, Objects, Place, effective, same
+from lakegc_sandbox.model.merging import merged
+from lakegc_sandbox.model.objects import NOW, OCTETS, Objects, Place, effective
 from lakegc_sandbox.model.refs import Branch, Refs, SandboxError, Staging
-from lakegc_sandbox.model.tree import Changes, Tree, TreeWriter, diff
+from lakegc_sandbox.model.tree import Changes, Tree, TreeWriter
 
 _DUMMY = b"this is dummy data - created by lakeFS to check accessibility"
 _STRATEGY = ".lakefs.merge.strategy"
@@ -169,15 +170,7 @@ class Repository(Objects):
             target = self._sealed(branch)
             ours, theirs = self.refs.resolve(branch), self.refs.resolve(source)
             base = self.refs.tree(self.refs.merge_base(ours, theirs).id)
-            head = self.refs.tree(ours.id)
-            if strategy == "dest-wins":
-                kept = diff(base, head)
-                wanted = {p: e for p, e in diff(base, self.refs.tree(theirs.id)).items() if p not in kept}
-                changes = effective(head, wanted)
-            else:
-                changes = self._carry_over(base, self.refs.tree(theirs.id), head, force=bool(strategy))
-            if not changes:
-                raise SandboxError(400, "merge: no changes")
+            changes = merged(base, self.refs.tree(theirs.id), self.refs.tree(ours.id), strategy)
             commit = self._advance(
                 target,
                 changes,
@@ -196,7 +189,9 @@ class Repository(Objects):
             parent = self._parent_tree(commit, parent_number)
             target = self._sealed(branch)
             head = self.refs.tree(target.commit_id)
-            changes = self._carry_over(self.refs.tree(commit.id), parent, head)
+            changes = merged(self.refs.tree(commit.id), parent, head)
+            if not changes:
+                raise SandboxError(400, "no changes")
             reverted = self._advance(target, changes, f"Revert {commit.id}", date=date)
             target.sealed = []
             return reverted
@@ -208,7 +203,7 @@ class Repository(Objects):
             parent = self._parent_tree(commit, parent_number)
             target = self._sealed(branch)
             head = self.refs.tree(target.commit_id)
-            changes = self._carry_over(parent, self.refs.tree(commit.id), head)
+            changes = merged(parent, self.refs.tree(commit.id), head)
             origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
             metadata = {**commit.metadata, **origin}
             picked = self._advance(target, changes, commit.message, date=date, metadata=metadata)
@@ -285,15 +280,6 @@ class Repository(Objects):
             raise SandboxError(400, f"{what}uncommitted changes (dirty branch)")
         target.seal()
         return target
-
-    def _carry_over(self, old: Tree, new: Tree, head: Tree, force: bool = False) -> Changes:
-        """The changes from `old` to `new`, for `head`; a path that `head` changed otherwise is a conflict."""
-        changes = diff(old, new)
-        if not force:
-            for path, entry in changes.items():
-                if not same(head.get(path), old.get(path)) and not same(head.get(path), entry):
-                    raise SandboxError(409, f"conflict found in path {path}")
-        return effective(head, changes)
 
     def _parent_tree(self, commit: Commit, number: int) -> Tree:
         if not 1 <= number <= len(commit.parents):

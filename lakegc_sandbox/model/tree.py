@@ -49,6 +49,15 @@ class Tree:
             row = bisect.bisect_left(segment.paths, start)
             yield from zip(segment.paths[row:], segment.entries[row:], strict=True)
 
+    def ranges(self) -> Iterator[tuple[RangeInfo, Iterator[tuple[str, Entry]]]]:
+        """Every range, and its entries."""
+        for segment in self.segments:
+            row = 0
+            for info in segment.ranges:
+                rows = slice(row, row + info.count)
+                yield info, zip(segment.paths[rows], segment.entries[rows], strict=True)
+                row = rows.stop
+
 
 EMPTY_TREE = Tree()
 

@@ -141,10 +141,10 @@ class Lake:
 
     # --- what rows begin with ---
 
-    def upload(self, branch: str, path: str, *, days: float = OLD) -> str:
-        """Upload an object of a size that no other has; return its relative address."""
+    def upload(self, branch: str, path: str, content: bytes = b"", *, days: float = OLD) -> str:
+        """Upload an object, of a size that no other has if no content is given; return its relative address."""
         self._make_branch(branch)
-        return self.repository.upload(branch, path, self.content(), age=timedelta(days=days))
+        return self.repository.upload(branch, path, content or self.content(), age=timedelta(days=days))
 
     def content(self) -> bytes:
         """Bytes of a length that no other object has."""
@@ -155,10 +155,10 @@ class Lake:
         date = datetime.fromtimestamp(self.now, UTC) - timedelta(days=days)
         return self.repository.commit(branch, f"of {branch}, {self._objects}", date=date).id
 
-    def expired(self, path: str) -> str:
+    def expired(self, path: str, content: bytes = b"") -> str:
         """A commit that was made on a branch long deleted, and shows `path`; its object is garbage. Its id."""
         branch = f"dropped-{self._objects}"
-        self.upload(branch, path)
+        self.upload(branch, path, content)
         found = self.commit(branch)
         self.repository.delete_branch(branch)
         return found

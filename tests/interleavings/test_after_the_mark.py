@@ -163,6 +163,26 @@ def test_an_expired_commit_is_merged(lake: Lake) -> Row:
 
 
 @stopped_by(LOOK)
+def test_an_expired_commit_with_the_content_of_the_head_is_merged(lake: Lake) -> Row:
+    """The head then shows the object of the expired commit in place of its own."""
+    content = lake.content()
+    commit = lake.expired("a", content)
+    lake.upload("merged-2", "a", content)
+    lake.commit("merged-2")
+    return row("merged-2", "a", broken_off=lambda: lake.repository.merge(commit, "merged-2"))
+
+
+@stopped_by(LOOK)
+def test_a_commit_is_reverted_whose_parent_has_the_content_of_the_head(lake: Lake) -> Row:
+    """The head then shows the object of the parent, which has expired, in place of its own."""
+    content = lake.content()
+    for days, data in ((60, content), (50, b""), (40, content)):
+        lake.upload("reverted-2", "a", data, days=days)
+        lake.commit("reverted-2", days=days)
+    return row("reverted-2", "a", broken_off=lambda: lake.repository.revert("reverted-2", "reverted-2~1"))
+
+
+@stopped_by(LOOK)
 def test_an_expired_metarange_is_committed_again(lake: Lake) -> Row:
     commit = lake.expired("a")
     metarange = lake.repository.refs.commits[commit].meta_range_id

@@ -352,6 +352,52 @@ def test_revert_and_cherry_pick(repo: Repository) -> None:
     assert paths(repo, "main") == ["a"]
 
 
+def _shown_and_then(repo: Repository, *contents: bytes) -> list[str]:
+    """Commits of path `a` on `main`: the addresses that it had, one after the other."""
+    found = []
+    for content in contents:
+        found.append(repo.upload("main", "a", content))
+        repo.commit("main", "a")
+    return found
+
+
+def test_a_revert_gives_a_path_of_equal_content_the_address_of_the_parent(repo: Repository) -> None:
+    first, _, last = _shown_and_then(repo, b"1", b"2", b"1")
+    assert repo.entry("main", "a").address == last
+    repo.revert("main", "main~1")
+    assert repo.entry("main", "a").address == first
+    with pytest.raises(SandboxError, match="no changes"):
+        repo.revert("main", "main~2")
+
+
+@pytest.mark.parametrize("strategy", ["", "source-wins", "dest-wins"])
+def test_a_merge_and_a_cherry_pick_give_a_path_of_equal_content_the_address_of_the_source(
+    repo: Repository, strategy: str
+) -> None:
+    _shown_and_then(repo, b"1", b"2")
+    repo.create_branch("dev", "main")
+    theirs = repo.upload("dev", "a", b"3")
+    repo.commit("dev", "a")
+    _shown_and_then(repo, b"3")
+    repo.create_branch("picked", "main")
+    repo.merge("dev", "main", strategy=strategy)
+    assert repo.entry("main", "a").address == theirs
+    for _ in range(2):
+        repo.cherry_pick("picked", "dev")
+        assert repo.entry("picked", "a").address == theirs
+
+
+def test_a_merge_keeps_a_range_of_equal_bounds_that_the_source_has_from_the_base(tmp_path: Path) -> None:
+    repo = Sandbox(tmp_path, layout=Layout(range_modulus=1)).create_repository("one")  # of one path a range
+    _shown_and_then(repo, b"1")
+    repo.create_branch("dev", "main")
+    repo.upload("dev", "b", b"1")
+    repo.commit("dev", "b")
+    _, last = _shown_and_then(repo, b"2", b"1")
+    repo.merge("dev", "main")
+    assert repo.entry("main", "a").address == last
+
+
 def test_branches_can_be_deleted_but_not_the_default_one(repo: Repository) -> None:
     repo.create_branch("dev", "main", hidden=True)
     with pytest.raises(SandboxError):
