@@ -13,7 +13,8 @@ from lakegc_core.doctor.finding import Finding, note, sentence, warning
 from lakegc_core.errors import LakegcError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.lakefs.models import ServerConfig, Statement
+from lakegc_core.lakefs.models import ServerConfig
+from lakegc_core.lakefs.users import Statement
 
 _SINCE = (1, 77)
 _NO_POLICIES = 501

@@ -21,7 +21,6 @@ from lakegc_core.lakefs.models import (
     Commit,
     CommitsStatus,
     ConfigAnswer,
-    CurrentUser,
     DumpRefs,
     DumpStatus,
     GcRules,
@@ -30,7 +29,6 @@ from lakegc_core.lakefs.models import (
     Location,
     ObjectStats,
     Page,
-    Policy,
     PreparedCommits,
     Ref,
     Repository,
@@ -43,6 +41,7 @@ from lakegc_core.lakefs.models import (
 )
 from lakegc_core.lakefs.staged_tokens import next_token
 from lakegc_core.lakefs.tasks import wait_for
+from lakegc_core.lakefs.users import CurrentUser, Policy
 
 PAGE_TIMEOUT = 300.0  # seconds for one page of prepare_uncommitted, which takes the server about a minute
 RUNS = 4  # a staged dump is begun at most so often

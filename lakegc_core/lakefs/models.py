@@ -19,7 +19,7 @@ from lakegc_core.errors import ServerError
 T = TypeVar("T")
 
 
-class _Answer:
+class Answer:
     """A part of an answer: an int is no bool, a text no int."""
 
     __pydantic_config__ = ConfigDict(strict=True)
@@ -31,34 +31,34 @@ def _default_for_null(value: object) -> object:
     return value
 
 
-_OR_NULL = BeforeValidator(_default_for_null)
+OR_NULL = BeforeValidator(_default_for_null)
 """Lets null stand for the default of a field."""
 
-_Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1)]
 
 
 @dataclass(frozen=True)
-class Storage(_Answer):
+class Storage(Answer):
     """One object store of the server. `blockstore_id` is empty when there is only one.
 
     `blockstore_type` may be empty in a storage that is not asked for; `LakeFSClient.config` checks the others.
     """
 
-    blockstore_type: Annotated[str, Field(default=""), _OR_NULL]  # s3, gs, azure, local, mem
-    blockstore_id: Annotated[str, _OR_NULL] = ""
-    pre_sign_support: Annotated[bool, _OR_NULL] = False
+    blockstore_type: Annotated[str, Field(default=""), OR_NULL]  # s3, gs, azure, local, mem
+    blockstore_id: Annotated[str, OR_NULL] = ""
+    pre_sign_support: Annotated[bool, OR_NULL] = False
 
 
 @dataclass(frozen=True)
-class Repository(_Answer):
+class Repository(Answer):
     """A repository. `creation_date` in unix seconds; `storage_id` empty on servers with one storage."""
 
-    id: _Name
-    storage_id: Annotated[str, Field(default=""), _OR_NULL]
-    storage_namespace: _Name
+    id: Name
+    storage_id: Annotated[str, Field(default=""), OR_NULL]
+    storage_namespace: Name
     default_branch: str
     creation_date: int
-    read_only: Annotated[bool, _OR_NULL] = False
+    read_only: Annotated[bool, OR_NULL] = False
 
 
 _OPEN_SOURCE = "lakeFS"  # what open-source servers call themselves
@@ -115,10 +115,10 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
-class Ref(_Answer):
+class Ref(Answer):
     """A branch or a tag, and the commit it points at."""
 
-    name: Annotated[_Name, Field(validation_alias="id")]
+    name: Annotated[Name, Field(validation_alias="id")]
     commit_id: str
 
 
@@ -131,11 +131,11 @@ class GcRules:
 
 
 @dataclass(frozen=True)
-class PreparedCommits(_Answer):
+class PreparedCommits(Answer):
     """One answer of prepare_commits: `commits_location` is the full address of a commits.csv."""
 
-    run_id: _Name
-    commits_location: Annotated[_Name, Field(validation_alias="gc_commits_location")]
+    run_id: Name
+    commits_location: Annotated[Name, Field(validation_alias="gc_commits_location")]
 
 
 @dataclass(frozen=True)
@@ -156,31 +156,31 @@ class StagedDump:
 
 
 @dataclass(frozen=True)
-class DumpRefs(_Answer):
+class DumpRefs(Answer):
     """The three metaranges that a dump of the repository wrote."""
 
-    commits_metarange_id: Annotated[_Name, Field(validation_alias="commits_meta_range_id")]
-    branches_metarange_id: Annotated[_Name, Field(validation_alias="branches_meta_range_id")]
-    tags_metarange_id: Annotated[_Name, Field(validation_alias="tags_meta_range_id")]
+    commits_metarange_id: Annotated[Name, Field(validation_alias="commits_meta_range_id")]
+    branches_metarange_id: Annotated[Name, Field(validation_alias="branches_meta_range_id")]
+    tags_metarange_id: Annotated[Name, Field(validation_alias="tags_meta_range_id")]
 
 
 @dataclass(frozen=True)
-class Commit(_Answer):
+class Commit(Answer):
     """A commit. The first one has an empty `metarange_id`. `creation_date` in unix seconds."""
 
-    id: _Name
+    id: Name
     metarange_id: Annotated[str, Field(validation_alias="meta_range_id")]
     parents: tuple[str, ...]
     creation_date: int
-    version: Annotated[int, _OR_NULL] = 1
+    version: Annotated[int, OR_NULL] = 1
 
 
 @dataclass(frozen=True)
-class ObjectStats(_Answer):
+class ObjectStats(Answer):
     """One object as a ref shows it. `physical_address` is a full URI; `size_bytes` in bytes."""
 
-    path: _Name
-    physical_address: _Name
+    path: Name
+    physical_address: Name
     size_bytes: int
     checksum: str
 
@@ -189,23 +189,23 @@ class ObjectStats(_Answer):
 
 
 @dataclass(frozen=True)
-class ListedPath(_Answer):
+class ListedPath(Answer):
     """One path of a listing, or the beginning that several paths share."""
 
-    path: _Name
+    path: Name
 
 
 @dataclass(frozen=True)
-class Pagination(_Answer):
+class Pagination(Answer):
     """lakeFS's account of one page: the number of its elements, and the place where the next one begins."""
 
     has_more: bool
     results: int
-    next_offset: Annotated[str, _OR_NULL] = ""
+    next_offset: Annotated[str, OR_NULL] = ""
 
 
 @dataclass(frozen=True)
-class Page(_Answer, Generic[T]):
+class Page(Answer, Generic[T]):
     """One page of a listing."""
 
     pagination: Pagination
@@ -213,13 +213,13 @@ class Page(_Answer, Generic[T]):
 
 
 @dataclass(frozen=True)
-class _Version(_Answer):
-    version: Annotated[str, _OR_NULL] = ""
-    version_context: Annotated[str, _OR_NULL] = ""
+class _Version(Answer):
+    version: Annotated[str, OR_NULL] = ""
+    version_context: Annotated[str, OR_NULL] = ""
 
 
 @dataclass(frozen=True)
-class ConfigAnswer(_Answer):
+class ConfigAnswer(Answer):
     """The server's configuration. Servers with one storage name it in `storage_config`.
 
     A server that is told its storages by their ids lists them all, and names none in `storage_config` but the one in
@@ -227,8 +227,8 @@ class ConfigAnswer(_Answer):
     """
 
     storage_config: Storage | None = None
-    storage_config_list: Annotated[list[Storage], _OR_NULL] = field(default_factory=list)
-    version_config: Annotated[_Version, _OR_NULL] = field(default_factory=_Version)
+    storage_config_list: Annotated[list[Storage], OR_NULL] = field(default_factory=list)
+    version_config: Annotated[_Version, OR_NULL] = field(default_factory=_Version)
 
     @property
     def storages(self) -> tuple[Storage, ...]:
@@ -239,24 +239,24 @@ class ConfigAnswer(_Answer):
 
 
 @dataclass(frozen=True)
-class GracePeriod(_Answer):
+class GracePeriod(Answer):
     """Seconds for which the server lets an uploaded object be linked."""
 
     grace_period: Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
-class _BranchRule(_Answer):
+class _BranchRule(Answer):
     branch_id: str
     retention_days: int
 
 
 @dataclass(frozen=True)
-class RulesAnswer(_Answer):
+class RulesAnswer(Answer):
     """The retention rules as a list."""
 
     default_retention_days: int
-    branches: Annotated[list[_BranchRule], _OR_NULL] = field(default_factory=list)
+    branches: Annotated[list[_BranchRule], OR_NULL] = field(default_factory=list)
 
     @property
     def rules(self) -> GcRules:
@@ -265,21 +265,21 @@ class RulesAnswer(_Answer):
 
 
 @dataclass(frozen=True)
-class Task(_Answer):
+class Task(Answer):
     """Work that the server has begun."""
 
-    id: _Name
+    id: Name
 
 
 @dataclass(frozen=True)
-class TaskStatus(_Answer, Generic[T]):
+class TaskStatus(Answer, Generic[T]):
     """The progress of a task. `update_time`: a text that changes with each step. No `result` where there is an error: a
     dump that failed half-way shows the ids that it has beside empty ones."""
 
     done: bool
-    error: Annotated[str, _OR_NULL] = ""
+    error: Annotated[str, OR_NULL] = ""
     result: T | None = None
-    update_time: Annotated[str, _OR_NULL] = ""
+    update_time: Annotated[str, OR_NULL] = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -298,7 +298,7 @@ class CommitsStatus(TaskStatus[PreparedCommits]):
     """The progress of prepare_commits."""
 
     done: Annotated[bool, Field(validation_alias="completed")]
-    error: Annotated[str, BeforeValidator(_message), _OR_NULL] = ""
+    error: Annotated[str, BeforeValidator(_message), OR_NULL] = ""
     result: PreparedCommits | None = None
 
 
@@ -310,49 +310,16 @@ class DumpStatus(TaskStatus[DumpRefs]):
 
 
 @dataclass(frozen=True)
-class StagedPage(_Answer):
+class StagedPage(Answer):
     """One page of prepare_uncommitted; the location is empty where it wrote nothing, the token on the last page."""
 
-    run_id: _Name
+    run_id: Name
     gc_uncommitted_location: str
-    continuation_token: Annotated[str, _OR_NULL] = ""
+    continuation_token: Annotated[str, OR_NULL] = ""
 
 
 @dataclass(frozen=True)
-class _User(_Answer):
-    id: _Name
-
-
-@dataclass(frozen=True)
-class CurrentUser(_Answer):
-    """The user whose key it is."""
-
-    user: _User
-
-    @property
-    def id(self) -> str:
-        return self.user.id
-
-
-@dataclass(frozen=True)
-class Statement(_Answer):
-    """What a policy allows or denies. `action` has patterns; `resource` is one, or a JSON list of them as text."""
-
-    effect: str
-    resource: str
-    action: list[str]
-    condition: Annotated[dict[str, Any], _OR_NULL] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Policy(_Answer):
-    """One policy of a user, or of a group of users."""
-
-    statement: list[Statement]
-
-
-@dataclass(frozen=True)
-class Location(_Answer):
+class Location(Answer):
     """The place of something, relative to the namespace."""
 
-    location: _Name
+    location: Name
