@@ -320,6 +320,13 @@ def test_full_addresses_are_shown_as_lakefs_1_84_spells_them(tmp_path: Path, add
 # --- branches, merges, reverts ---
 
 
+@pytest.mark.parametrize("name", ["bad/name", "-x", "a b", "ü", ""])
+def test_a_branch_of_an_odd_name_is_refused(repo: Repository, name: str) -> None:
+    with pytest.raises(SandboxError) as caught:
+        repo.create_branch(name, "main")
+    assert caught.value.status == 400
+
+
 def test_merge_brings_the_source_and_keeps_both_parents(repo: Repository) -> None:
     repo.upload("main", "base", b"0")
     repo.commit("main", "base")
