@@ -73,11 +73,11 @@ def build_demo(sandbox: Sandbox, name: str = DEMO_NAME, *, seed: int = 7) -> str
 
 def _abandoned_branch(past: _Past) -> None:
     """A branch that lived for three days and was deleted: nothing but its own commits names its objects."""
-    past.repository.create_branch("feature/forecast", "main")
+    past.repository.create_branch("feature-forecast", "main")
     for days in (53.7, 52.5, 51.5):
         paths = [f"models/forecast/fold-{fold}.parquet" for fold in range(5)]
-        past.save("feature/forecast", paths, days, "forecast trained")
-    past.repository.delete_branch("feature/forecast")
+        past.save("feature-forecast", paths, days, "forecast trained")
+    past.repository.delete_branch("feature-forecast")
 
 
 def _compact_events(past: _Past, days: int) -> None:

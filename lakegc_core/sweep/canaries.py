@@ -10,6 +10,7 @@ nothing is deleted.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from lakegc_core.judging.canaries import (
     some,
 )
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
+from lakegc_core.lakefs.models import Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import may_refer
@@ -190,7 +192,13 @@ def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[Show
 
 def _on_tags(context: MarkContext) -> Iterator[Shown]:
     tags = context.client.tags(context.header.repository) if context.header.protect_tags else ()
-    yield from on_refs(context, TAG, some(each.name for each in tags))
+    yield from on_refs(context, TAG, some(ref_of_tag(each) for each in tags))
+
+
+def ref_of_tag(tag: Ref) -> str:
+    """A ref that shows what a tag does: its name, or its commit where lakeFS would read the name as something else. It
+    unescapes `%`, takes what follows `@`, `~` or `^` for modifiers, and `main$` for what is staged on main."""
+    return tag.name if re.fullmatch(r"[\w.-]+", tag.name) else tag.commit_id
 
 
 def _at_held_paths(context: MarkContext) -> Iterator[Shown]:

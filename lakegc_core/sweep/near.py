@@ -30,7 +30,7 @@ from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.spark.tasks import collected
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.canaries import Canaries
+from lakegc_core.sweep.canaries import Canaries, ref_of_tag
 from lakegc_core.sweep.deletion import Piece
 from lakegc_core.sweep.read_sample import status_at
 from lakegc_core.sweep.record import SweepRecord
@@ -224,7 +224,8 @@ def _refs(context: MarkContext) -> tuple[set[str], list[str]]:
     seen = {(each["name"], each["commit_id"]) for each in refs.dicts("name", "commit_id")}
     branches = list(context.client.branches(context.header.repository))
     tags = list(context.client.tags(context.header.repository)) if context.header.protect_tags else []
-    new = some(each.name for each in (*branches, *tags) if (each.name, each.commit_id) not in seen)
+    named = [*((each, each.name) for each in branches), *((each, ref_of_tag(each)) for each in tags)]
+    new = some(ref for each, ref in named if (each.name, each.commit_id) not in seen)
     known = some(each.name for each in branches if (each.name, each.commit_id) in seen)
     return {each.name for each in branches}, new + known
 

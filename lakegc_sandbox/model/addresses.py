@@ -10,6 +10,7 @@ from lakegc_sandbox.files.graveler_writer import FULL, RELATIVE, Entry
 from lakegc_sandbox.model.objects import Place
 from lakegc_sandbox.model.refs import SandboxError
 
+_SHOWN_SCHEMES = {"http": "https", "memory": "mem"}
 _SCHEMES = ("s3", "mem", "memory", "local", "gs", "http", "https")
 
 
@@ -24,7 +25,17 @@ def shown_address(place: Place, entry: Entry, *, refusal: int = 500) -> str:
         resolve(place, entry.address, refusal=refusal)
     if place.local_base is not None:
         return f"local://{place.local_base}/{entry.address.removeprefix('local://').lstrip('/')}"
-    return entry.address
+    return _resolved(entry.address)
+
+
+def _resolved(address: str) -> str:
+    """An address as lakeFS spells it: without user info and query, decoded if it is written in the usual encoding."""
+    url = parse(address)
+    if url is None or url.scheme not in _SCHEMES:
+        return address
+    key = url.raw.removeprefix("/")
+    place = f"{url.host}/{key}" if url.host else key.removeprefix("/")
+    return f"{_SHOWN_SCHEMES.get(url.scheme, url.scheme)}://{place}"
 
 
 def resolve(place: Place, address: str, *, refusal: int) -> None:

@@ -6,6 +6,7 @@ Objects and staging belong in `objects`, what the garbage collection endpoints c
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from lakegc_sandbox.model.tree import Changes, Tree, TreeWriter
 
 _DUMMY = b"this is dummy data - created by lakeFS to check accessibility"
 _STRATEGY = ".lakefs.merge.strategy"
+_BRANCH_NAME = re.compile(r"\w[-\w]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class Repository(Objects):
         with self._lock:
             if self.read_only:
                 raise SandboxError(403, "read-only repository")
+            if not _BRANCH_NAME.fullmatch(name):
+                raise SandboxError(400, "branch id must consist of letters, digits, underscores and dashes")
             self._check_free(name)
             commit = self.refs.resolve(source)
 

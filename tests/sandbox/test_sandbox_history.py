@@ -18,7 +18,8 @@ from lakegc_core.errors import CorruptFileError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import GoneError, Layout, PageLimits, Repository, Sandbox, SandboxError, build_demo
-from lakegc_sandbox.files.graveler_writer import FULL, RELATIVE
+from lakegc_sandbox.files.graveler_writer import FULL, RELATIVE, Entry
+from lakegc_sandbox.model.addresses import shown_address
 from lakegc_sandbox.model.gc_prepare import active_commits, dump_refs, prepare_commits, prepare_uncommitted
 
 NOW = 1_750_000_000.0
@@ -300,7 +301,30 @@ def test_references_resolve(repo: Repository) -> None:
         assert caught.value.status == 404
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("s3://b/ab/a%20b", "s3://b/ab/a b"),
+        ("s3://b/a+b%2Bc?q=1", "s3://b/a+b%2Bc"),  # Go would encode it otherwise
+        ("s3://user@b/%C3%A9", "s3://b/é"),
+        ("s3://b//dd//e/", "s3://b//dd//e/"),
+        ("s3:///b/k", "s3://b/k"),
+        ("s3://b", "s3://b/"),
+    ],
+)
+def test_full_addresses_are_shown_as_lakefs_1_84_spells_them(tmp_path: Path, address: str, shown: str) -> None:
+    place = Sandbox(tmp_path, blockstore="s3").create_repository("lake").place
+    assert shown_address(place, Entry(address, 1, "x", 0, FULL)) == shown
+
+
 # --- branches, merges, reverts ---
+
+
+@pytest.mark.parametrize("name", ["bad/name", "-x", "a b", "ü", ""])
+def test_a_branch_of_an_odd_name_is_refused(repo: Repository, name: str) -> None:
+    with pytest.raises(SandboxError) as caught:
+        repo.create_branch(name, "main")
+    assert caught.value.status == 400
 
 
 def test_merge_brings_the_source_and_keeps_both_parents(repo: Repository) -> None:

@@ -363,15 +363,15 @@ def test_a_history_can_be_built_over_http(lake: Lake) -> None:
     first = call(201, "POST", "/branches/trunk/commits", json=dated)
     assert (first["creation_date"], first["metadata"]) == (1_700_000_000, {"k": "v"})
     call(400, "POST", "/branches/trunk/commits", json=dated)
-    branch = {"name": "dev/x", "source": "trunk"}
+    branch = {"name": "dev-x", "source": "trunk"}
     assert call(201, "POST", "/branches", json=branch) == first["id"]
-    assert call(200, "GET", "/branches/dev%2Fx") == {"commit_id": first["id"], "id": "dev/x"}
-    upload("dev%2Fx", "b", b"2")
-    call(201, "POST", "/branches/dev%2Fx/commits", json={"message": "two"})
-    reference = call(200, "POST", "/refs/dev%2Fx/merge/trunk", json={})["reference"]
+    assert call(200, "GET", "/branches/dev-x") == {"commit_id": first["id"], "id": "dev-x"}
+    upload("dev-x", "b", b"2")
+    call(201, "POST", "/branches/dev-x/commits", json={"message": "two"})
+    reference = call(200, "POST", "/refs/dev-x/merge/trunk", json={})["reference"]
     tag = call(201, "POST", "/tags", json={"id": "t", "ref": "trunk"})
     assert tag == {"commit_id": reference, "id": "t"}
-    call(204, "DELETE", "/branches/dev%2Fx")
+    call(204, "DELETE", "/branches/dev-x")
     place = call(200, "GET", "/branches/trunk/staging/backing", params={"path": "l"})
     link = {"staging": place, "checksum": "x", "size_bytes": 4, "mtime": 1_700_000_000}
     assert call(200, "PUT", "/branches/trunk/staging/backing", params={"path": "l"}, json=link)["mtime"]

@@ -27,7 +27,7 @@ from lakegc_sandbox.model.refs import SandboxError
 from tests.support.flights import Flight
 
 NOW = datetime(2025, 3, 31, 12, tzinfo=UTC)
-BRANCHES = ("main", "dev", "feature/x", "_hidden")
+BRANCHES = ("main", "dev", "feature-x", "_hidden")
 TAGS = ("v1", "v2.0")
 PATHS = ("a", "b", "c/1", "c/2", "c/d e", "c/ü%2F+", "data/x,1", "z" * 200)
 MOVES_THE_HEAD = ("commit", "save", "merge", "revert", "cherry_pick", "import_objects", "reset", "hard_reset")
