@@ -99,6 +99,13 @@ class _Artifacts:
         folder, is_file, _ = self.where.partition(f"/{STATEMENT}")
         return f"{folder}/report.json" if is_file else "the report there"
 
+    @property
+    def readable_before(self) -> Dataset:
+        """The journal without what did not read when the sweep was closed."""
+        sources = self.journal.sources
+        left = (each for each in sources if f"{each.folder}/{each.part.name}" not in self.unread_before)
+        return replace(self.journal, sources=tuple(left))
+
 
 def on_record(context: RepositoryContext, mark_id: str) -> tuple[list[int], Json | None]:
     """The numbers of the sweeps of a mark, and its record if it was retired. MarkError if no sweep of it was begun."""
@@ -218,7 +225,7 @@ def _retired(spark: SparkSession, context: RepositoryContext, record: Json, numb
 
 def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset | None:
     """Compute a statement again, and compare it with the one that stands. Returns the journal as far as it reads; None
-    where it was not compared."""
+    where the statement is wrong."""
     where = own.where
     if own.stated is None:
         named = own.report.get("statement")
@@ -226,7 +233,7 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
             found.differs.append(f"{where} is missing; the report names statement {named}")
         elif not found.differs:
             found.unread.append(f"sweep {found.sweep} {_NEVER_STATED}")
-        return None
+        return own.readable_before
     found.statement = own.stated.get("digest")
     try:
         stated = unsealed(own.stated, f"{where} was changed after it was written: its digest is another")
@@ -236,7 +243,7 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
         return None
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
-        return None
+        return own.readable_before
     found.stated = stated
     if own.report.get("statement") != found.statement:
         names = f"{own.reported} names {own.report.get('statement')}"
@@ -257,7 +264,7 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
 
 def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: CheckedSweep) -> Dataset:
     """The parts of a journal that read; those that do not, are missing or were added are told."""
-    sources = [each for each in own.journal.sources if f"{each.folder}/{each.part.name}" not in own.unread_before]
+    sources = own.readable_before.sources
     names, wanted = {each.part.name for each in sources}, set(stated["parts"])
     folder = own.journal_at
     found.differs += some(f"{folder}/{each}, of which the statement tells, is missing" for each in wanted - names)

@@ -6,6 +6,7 @@ Its own policies tell, if the key may read them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -44,5 +45,14 @@ def _covers_all(statements: Iterable[Statement]) -> bool:
     """True if a statement allows it on everything, and none denies it anywhere. lakeFS passes over statements with
     conditions here."""
     about = [each for each in statements if not each.condition and any(fnmatchcase(_RIGHT, one) for one in each.action)]
-    allowed = any(each.effect == "allow" and each.resource in _ALL for each in about)
+    allowed = any(each.effect == "allow" and _ALL & _resources(each) for each in about)
     return allowed and all(each.effect == "allow" for each in about)
+
+
+def _resources(statement: Statement) -> set[str]:
+    """The patterns of a statement, which may be a JSON list of them."""
+    try:
+        found = json.loads(statement.resource)
+    except ValueError:
+        found = None
+    return {each for each in found if isinstance(each, str)} if isinstance(found, list) else {statement.resource}

@@ -268,16 +268,18 @@ def _some(statuses: Mapping[str, int]) -> str:
 def backup(evidence: Evidence) -> Finding:
     if not evidence.backup_required:
         return True, "lakegc.yaml does not ask for a backup before a sweep."
-    return whole_backup(evidence, "lakegc.yaml asks for a backup before a sweep")
+    wanted = evidence.expired.expired.objects
+    return whole_backup(evidence, "lakegc.yaml asks for a backup before a sweep", may_lack(wanted))
 
 
-def whole_backup(evidence: Evidence, because: str) -> Finding:
-    """The judgement of the mark's backup, which is asked for `because` of something."""
+def whole_backup(evidence: Evidence, because: str, lacks: int = 0) -> Finding:
+    """The judgement of the mark's backup, which is asked for `because` of something. `lacks`: how many objects it may
+    lack, which the sweep then leaves."""
     found, wanted = evidence.backup, evidence.expired.expired.objects
     how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
     if found is None:
         return False, f"{because}, and this mark has none. {how}"
-    if found.problem or not wanted - may_lack(wanted) <= found.objects <= wanted:
+    if found.problem or not wanted - lacks <= found.objects <= wanted:
         problem = found.problem or (
             f"it has {found.objects:,} objects of {wanted:,}; if the others are gone from the store, make a clean "
             f"mark, which does not name them (lakegc mark {evidence.header.repository} --clean)"

@@ -102,7 +102,7 @@ def _s3(namespace: Namespace, mapping: StoreMapping | None, given: S3Access, lak
         or given.endpoint_url
         or next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
     )
-    if endpoint and (asked := urlsplit(endpoint).netloc) and asked == urlsplit(lakefs).netloc:
+    if endpoint and "://" in endpoint and endpoint.partition("://")[2].rstrip("/") == lakefs.partition("://")[2]:
         raise SettingsError(
             f"The S3 endpoint for {namespace.uri} is {endpoint}, which is lakeFS itself. Its gateway shows branches, "
             "not what lies in the bucket. Name the store's own endpoint, in AWS_ENDPOINT_URL_S3 or in lakegc.yaml's "

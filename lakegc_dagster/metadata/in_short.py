@@ -28,7 +28,7 @@ def refusing(options: LakegcConfig, mark: MarkContext, verdicts: Sequence[Verdic
     """The guards that will refuse a sweep of a mark. The one over backups does not where the run of the sweep makes
     the backup first, and a drill has passed if one is asked for."""
     policy, within = mark.policy, mark.policy.drill_within
-    comes = {OVER_BACKUPS} if options.backup and policy.backup and policy.backup_to else set()
+    comes = {OVER_BACKUPS} if options.backup and policy.backup_to else set()
     if comes and within is not None:
         name, now = mark.header.repository, clock.now().timestamp()
         comes = comes if passed(name, last_drill(mark), within.total_seconds(), now)[0] else set()

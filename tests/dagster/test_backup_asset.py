@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copies
 from lakegc_core.marks.context import open_mark, open_repository
 from lakegc_core.policy.guards import GUARDS
 from lakegc_dagster.build import build_lakegc_definitions
 from lakegc_dagster.checks import check_key
-from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
+from lakegc_dagster.metadata.in_short import refusing
 from lakegc_dagster.resources import LakegcResource
 from tests.dagster.conftest import Lake, failure_of, open_lake
 
 WITH = LakegcConfig(backup=True)
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_the_guard_over_backups_refuses_no_sweep_whose_run_makes_a_backup_first(required: bool) -> None:
+    """Also where only a drill out of a backup asks for one."""
+
+    def refused(backup: bool, place: str | None) -> list[Any]:
+        policy = RepositoryPolicy(match="*", backup=required, backup_to=place)
+        mark: Any = SimpleNamespace(policy=policy)
+        verdict: Any = SimpleNamespace(stops=True, name=OVER_BACKUPS)
+        return refusing(LakegcConfig(backup=backup), mark, [verdict])
+
+    assert refused(backup=True, place="/spare") == []
+    assert refused(backup=True, place=None) and refused(backup=False, place="/spare")
 
 
 @pytest.fixture

@@ -234,6 +234,9 @@ def test_a_sweep_of_a_version_that_stated_nothing_and_one_that_is_not_over_are_t
     edited(report, lambda value: value.pop("statement"))
     found = verified(swept)
     assert not found.differs and not found.is_whole and "wrote no statements" in found.sweeps[0].unread[0]
+    rows = outcomes(swept)
+    rewritten(swept, [rows[0] | {"address": "data/other"}, *rows[1:]])
+    assert "data/other was deleted, and is not in the plan" in said(verified(swept)), "plan and journal are compared"
     report.unlink()
     found = verified(swept)
     assert not found.differs and found.sweeps[0].unread == ["sweep 1 is not over: it has no statement yet"]

@@ -42,6 +42,7 @@ def test_the_policies_of_lakegc_list_all(on_folder: Patient, verb: str) -> None:
         ([[statement()], [statement(resource="arn:lakefs:fs:::repository/lake")]], []),
         ([[statement("fs:List*", "arn:lakefs:fs:::repository/*")]], []),
         ([[statement("fs:*")]], []),
+        ([[statement(resource=json.dumps(["arn:lakefs:fs:::repository/a", "*"]))]], []),
         ([[statement(resource="arn:lakefs:fs:::repository/lake")]], [Level.WARNING]),
         ([[statement(resource=json.dumps(["arn:lakefs:fs:::repository/a*"]))]], [Level.WARNING]),
         ([[statement()], [statement("fs:List*", "arn:lakefs:fs:::repository/b", "deny")]], [Level.WARNING]),

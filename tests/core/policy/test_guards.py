@@ -479,7 +479,9 @@ def test_a_sweep_that_needs_a_drill_is_refused_unless_the_last_one_passed_lately
 def test_a_drill_out_of_a_backup_counts_for_a_mark_with_a_whole_one_alone() -> None:
     drill = DrillFacts("d1", evidence().now, by_backup=True)
     asked = replace(evidence(), drill_within=86_400.0, drill=drill)
-    assert "it has 69 objects of 80" in refused("backup", replace(asked, backup=BackupFacts("s3://b/x", 69)))
+    for few in (69, 79):  # a sweep leaves what a backup lacks only where lakegc.yaml asks for one
+        lacking = BackupFacts("s3://b/x", few)
+        assert f"it has {few} objects of 80" in refused("backup", replace(asked, backup=lacking))
     judged = guards.evaluate(replace(asked, backup=BackupFacts("s3://b/x", 80)))
     (told,) = (each for each in judged if each.name == "backup")
     assert told.passed and told.description.startswith("All 80 objects are backed up in s3://b/x. Drill d1 has shown")

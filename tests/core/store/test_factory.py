@@ -77,8 +77,9 @@ def test_lakefs_is_no_endpoint_of_a_store(by: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(by, "http://127.0.0.1:9")
     with pytest.raises(SettingsError, match="which is lakeFS itself"):
         config_for(Namespace("s3://lake/ns"), settings)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
-    assert getattr(config_for(Namespace("s3://lake/ns"), SETTINGS), "endpoint_url", "") == "http://127.0.0.1:10"
+    for other in ("http://127.0.0.1:10", "http://127.0.0.1:9/minio"):  # one proxy may stand before both
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", other)
+        assert getattr(config_for(Namespace("s3://lake/ns"), SETTINGS), "endpoint_url", "") == other
 
 
 @pytest.mark.parametrize("place", ["backups", "", "local://backups/x"])
