@@ -157,7 +157,8 @@ class LakeFSClient:
         ServerError when the server fails, which is also how a repository without rules reads: ask `gc_rules`.
 
         Ask after `prepare_uncommitted`, and only if that answered: it fails where a branch's head is a commit that
-        lakeFS does not know, as after a restore of a dump. This call ends such a server (1.76 to 1.84).
+        lakeFS does not know, as after a restore of a dump. This call ends such a server (1.76 to 1.84). Only
+        `local_folder` asks without that: a dump for each command would cost too much.
         """
         where = path("repositories", repository, "gc", "prepare_commits")
         try:

@@ -26,19 +26,21 @@ def local_folder(client: LakeFSClient, settings: Settings, name: str, namespace:
 
 
 def _known_locations(client: LakeFSClient, name: str) -> list[str]:
-    def of_what_is_prepared() -> list[str]:
-        # In this order, see `LakeFSClient.prepare_commits`.
-        return list(client.prepare_uncommitted(name).locations) or [client.prepare_commits(name).commits_location]
+    def of_commits() -> list[str]:
+        return [client.prepare_commits(name).commits_location]
+
+    def of_staged() -> list[str]:
+        return list(client.prepare_uncommitted(name).locations)
 
     def of_objects() -> list[str]:
         branch = client.repository(name).default_branch
         return [stats.physical_address for page in client.objects(name, branch) for stats in page]
 
-    for ask in (of_what_is_prepared, of_objects):
+    for ask in (of_commits, of_staged, of_objects):
         try:
             found = [location for location in ask() if location]
         except LakegcError:
-            continue  # without rules, and with nothing staged, the first cannot answer; the next one may
+            continue  # without rules the first cannot answer; the next one may
         if found:
             return found
     return []
