@@ -97,11 +97,11 @@ def test_without_rules_the_commits_to_keep_are_not_asked_for(on_s3: Patient) -> 
     assert not any("prepare_commits" in path for _, path in on_s3.server.requests)
 
 
-def test_a_head_that_lakefs_does_not_know_does_not_end_the_server(on_folder: Patient) -> None:
+def test_a_head_that_lakefs_does_not_know_does_not_end_the_server(on_s3: Patient) -> None:
     """lakeFS (1.76 to 1.84) dies when it is asked for the commits to keep, and a branch's head is such a commit."""
-    on_folder.server.fault = refuse("/gc/prepare_uncommited", 404, {"message": "commit not found"})
-    assert on_folder.finding("right-prepare-uncommitted").level is Level.ALARM
-    asked = [path for method, path in on_folder.server.requests if method == "POST"]
+    on_s3.server.fault = refuse("/gc/prepare_uncommited", 404, {"message": "commit not found"})
+    assert on_s3.finding("right-prepare-uncommitted").level is Level.ALARM
+    asked = [path for method, path in on_s3.server.requests if method == "POST"]
     assert f"{REPOSITORY}/dump" in asked and not any("prepare_commits" in path for path in asked)
 
 
