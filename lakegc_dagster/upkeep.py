@@ -16,7 +16,7 @@ from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError, LeaseHeldError
-from lakegc_core.marks.backups import has_backup
+from lakegc_core.marks.backups import place_on_record
 from lakegc_core.marks.context import open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
@@ -142,7 +142,7 @@ def _restore(options: LakegcConfig) -> Any:
             opened = lakegc.open(cell, context.log.info)
             mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
             backups = mark.policy.backups_of(mark.repository.id)
-            place = config.place or (backups if has_backup(mark) else None)
+            place = config.place or (backups if place_on_record(mark.mark) else None)
             if place is None:
                 check_keeps(mark)
             else:

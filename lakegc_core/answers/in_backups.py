@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from lakegc_core.errors import LakegcError, MarkError, StoreError
 from lakegc_core.marks.artifacts import HOME
-from lakegc_core.marks.backups import BACKUP
+from lakegc_core.marks.backups import place_on_record
 from lakegc_core.marks.context import RepositoryContext
-from lakegc_core.marks.json_files import read_json
 from lakegc_core.marks.shelf import marks, retired_marks
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.names import Json
@@ -95,9 +94,7 @@ def _named(context: RepositoryContext) -> tuple[set[str], list[str]]:
 
 def _of_mark(context: RepositoryContext, mark_id: str) -> tuple[str, str]:
     """The place of the backup of a mark, and what is wrong with its record; "" for none."""
-    mark = context.artifacts(mark_id)
     try:
-        record = read_json(mark.store, f"{mark.folder}/{BACKUP}") or (mark.retired() or {}).get("backup")
-        return (str(record["place"]) if record else ""), ""
-    except (MarkError, KeyError, TypeError) as error:
+        return place_on_record(context.artifacts(mark_id)) or "", ""
+    except MarkError as error:
         return "", f"nobody knows if mark {mark_id} has a backup: its record does not read ({error})"

@@ -27,12 +27,17 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 Flag = Annotated[bool, Strict()]
 
 
+def named_place(place: str) -> str:
+    """A place that a person named. SettingsError if it is neither a URI of a store nor an absolute folder."""
+    if place.startswith("/") or ("://" in place and not place.startswith("local://")):
+        return place
+    raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder")
+
+
 def place_of_backups(place: str) -> str:
-    """The place itself. SettingsError if it is neither a URI nor an absolute folder, or if it holds a placeholder other
-    than `{repository}`: then the backups of all repositories would lie in one folder of that name."""
-    if "://" not in place and not place.startswith("/"):
-        raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder")
-    unknown = [each for each in _BRACES.findall(place) if each != "{repository}"]
+    """A `named_place` for backups. SettingsError if it holds a placeholder other than `{repository}`: then the backups
+    of all repositories would lie in one folder of that name."""
+    unknown = [each for each in _BRACES.findall(named_place(place)) if each != "{repository}"]
     if unknown:
         raise SettingsError(f"{unknown[0]} stands for nothing; {{repository}} stands for the name of the repository")
     return place

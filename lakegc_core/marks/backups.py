@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
+from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, other_roots
-from lakegc_core.marks.json_files import decode, read_json, read_sealed
+from lakegc_core.marks.json_files import read_json, read_sealed
 from lakegc_core.marks.workspaces import overlap
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import BackupFacts
@@ -40,38 +41,50 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
 
     The manifest at the place is read again, so that a backup that was moved or belongs to another mark shows.
     """
-    record = read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}")
-    if record is None:
+    if (place := place_on_record(context.mark)) is None:
         return None
-    place = str(record["place"])
     try:
-        manifest = backup_manifest(context, place_of(context, place))
+        manifest = _of_this_mark(context, place_of(context, place))
     except LakegcError as error:
         return BackupFacts(place, problem=str(error))
-    if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+    if manifest is None:
         return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
     return BackupFacts(place, saved(manifest))
 
 
-def has_backup(context: MarkContext) -> bool:
-    """True if a backup of the mark is on record, be it retired or not."""
-    if read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}") is not None:
-        return True
-    record = context.mark.retired()
-    return record is not None and record.get("backup") is not None
+def place_on_record(mark: MarkArtifacts) -> str | None:
+    """The place of the mark's backup by its record, or by that of its retirement; None if there is no backup. MarkError
+    if the record does not read."""
+    record = read_json(mark.store, f"{mark.folder}/{BACKUP}")
+    if record is None and (record := (mark.retired() or {}).get("backup")) is None:
+        return None
+    place = record.get("place") if isinstance(record, dict) else None
+    if not isinstance(place, str) or not place:
+        raise MarkError(
+            f"The record of the backup of mark {mark.mark_id} ({mark.folder}/{BACKUP}) names no place. It was damaged: "
+            "make the backup again, or remove the file if there is none."
+        )
+    return place
 
 
 def backed_up(spark: SparkSession, context: MarkContext) -> DataFrame:
     """The addresses of the objects that are in the mark's backup as they must be, by its manifest. MarkError if there
     is no such backup."""
-    record = decode(connect(context.workspace).read(f"{context.mark.folder}/{BACKUP}"), BACKUP)
-    place = place_of(context, str(record["place"]))
-    manifest = backup_manifest(context, place)
-    if manifest is None or manifest["mark_digest"] != context.mark.require(Stage.EXPIRED_ADDRESSES).digest:
+    if (named := place_on_record(context.mark)) is None:
+        raise MarkError(f"Mark {context.header.mark_id} has no backup.")
+    place = place_of(context, named)
+    if (manifest := _of_this_mark(context, place)) is None:
         raise MarkError(f"The backup of mark {context.header.mark_id} is not in {place.root} any more.")
     parts = [Part.from_json(part) for part in manifest["parts"]]
     rows = DatasetFolder(place, f"{folder_of(context)}/objects").dataset("", parts, _COPIES).frame(spark)
     return rows.where(rows["outcome"].isin(*SAVED)).select("address").distinct()
+
+
+def _of_this_mark(context: MarkContext, place: StoreConfig) -> Json | None:
+    """The manifest of the backup of the mark as it stands; None if none is there, or that of other findings."""
+    manifest = backup_manifest(context, place)
+    digest = context.mark.require(Stage.EXPIRED_ADDRESSES).digest
+    return manifest if manifest is not None and manifest["mark_digest"] == digest else None
 
 
 def saved(manifest: Json) -> int:
@@ -125,8 +138,8 @@ def source_of(context: MarkContext, place: str) -> tuple[StoreConfig, Json | Non
     source = place_of(context, place)
     manifest = backup_manifest(context, source)
     if manifest is None and (instead := _instead(source, context.header.repository)):
-        record = read_json(connect(context.workspace), f"{context.mark.folder}/{BACKUP}")
-        known = f" The backup of this mark was made to {record['place']}." if record else ""
+        made_to = place_on_record(context.mark)
+        known = f" The backup of this mark was made to {made_to}." if made_to else ""
         raise SettingsError(
             f"{source.root} holds no backup of repository {context.header.repository}: {instead}. Nothing was brought "
             f"back. Name the place that the backup was made to.{known}"

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lakegc_core.config.credentials import AzureAccess, S3Access
+from lakegc_core.config.fields import named_place
 from lakegc_core.config.settings import Settings
 from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import SettingsError
@@ -66,11 +67,10 @@ def check_place(place: str) -> None:
 def config_at(place: str, settings: Settings) -> StoreConfig:
     """The store rooted at a place that a person named: a URI like those of namespaces, or an absolute folder."""
     check_place(place)
+    named_place(place)
     folder = unquote(urlsplit(place).path) if place.startswith("file://") else place
     if folder.startswith("/"):
         return LocalConfig(os.path.normpath(folder))
-    if "://" not in place or place.startswith("local://"):
-        raise SettingsError(f"{place!r} is no place: give a URI such as s3://bucket/prefix, or an absolute folder.")
     if not urlsplit(place).netloc:
         raise SettingsError(f"{place!r} names no bucket: give a URI such as s3://bucket/prefix, or an absolute folder.")
     return config_for(Namespace(place.rstrip("/")), settings)

@@ -352,9 +352,10 @@ def test_what_has_to_be_known_of_neighbours_can_be_said(home: Path) -> None:
             load(home, f"neighbours: {odd}")
 
 
-def test_a_relative_folder_is_no_place_of_backups(home: Path) -> None:
-    with pytest.raises(SettingsError, match="'backups' is no place: give a URI"):
-        load(home, "repositories: [{match: '*', backup_to: backups}]")
+@pytest.mark.parametrize("place", ["backups", "local://spare"])
+def test_a_relative_folder_and_a_namespace_of_lakefs_are_no_places_of_backups(home: Path, place: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{place}' is no place: give a URI"):
+        load(home, f"repositories: [{{match: '*', backup_to: '{place}'}}]")
 
 
 def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path) -> None:
