@@ -21,6 +21,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.spark import java, preload, shipping, versions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 CONNECT = "sc://"
@@ -33,6 +34,8 @@ _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 _DAEMON = "spark.python.daemon.module"
 _SPECULATION = "spark.speculation"
 _STOPPING = 10  # seconds that Java gets to stop jobs after Ctrl-C
+_OF_JOBS = ("pyspark.sql.classic.dataframe", "pyspark.sql.pandas.map_ops")
+"""What PySpark imports with the first job of a session that starts apart, which Spark 4 can."""
 _SMALL_PAGE = "2m"  # Spark's own page, up to 64 MB, is taken by each join and each sort, however few rows they have
 _DEFAULTS = {
     "spark.app.name": "lakegc",
@@ -131,15 +134,18 @@ def session_soon(
     _import_spark(master, dict(conf or {}))
     if not versions.may_start_apart():
         return session(master, conf, quick=quick)
+    for name in _OF_JOBS:
+        importlib.import_module(name)
     return cast("SparkSession", _Soon(lambda: session(master, conf, quick=quick)))
 
 
 class _Soon:
-    """Stands for a session that is being started: every attribute is the session's."""
+    """Stands for a session that is being started: every attribute is the session's. It begins with a job of its own."""
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
         starter = ThreadPoolExecutor(1, "spark")
         self._started = starter.submit(start)
+        starter.submit(lambda: _run_first_job(self._started.result()))
         starter.shutdown(wait=False)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)  # Spark sets its own in the main thread alone
@@ -161,6 +167,18 @@ class _Soon:
         with suppress(Exception):  # Java may get the signal too, and be gone
             if self._started.done():
                 self._started.result().sparkContext.cancelAllJobs()
+
+
+def _run_first_job(spark: SparkSession) -> None:
+    """Run a job like those of stages: the first one of a session takes 2 s longer than others, and a mark waits for
+    lakeFS's dump meanwhile."""
+    with suppress(Exception):  # a stage will meet what is wrong, and tell it
+        rows = spark.range(0, 2, 1, 2).mapInArrow(_same, "id long")
+        rows.repartition(2, "id").mapInArrow(_same, "id long").collect()
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 @contextmanager

@@ -70,22 +70,28 @@ def test_a_session_on_this_machine_starts_while_the_command_goes_on(monkeypatch:
     assert set(begun[2:]) == {threading.current_thread().name}, "else it stands before the command goes on"
 
 
-def test_the_thread_that_starts_a_session_imports_nothing_of_spark() -> None:
+def test_the_thread_that_starts_a_session_and_runs_its_first_job_imports_nothing_of_spark() -> None:
     """The command imports it meanwhile, and two threads that import modules which import each other get half of one."""
     code = """
-        import sys
+        import sys, threading
         from lakegc_core.spark import session as module
 
-        whole, missing = module.session, []
-        def session(*given, **named):
-            before = set(sys.modules)
-            found = whole(*given, **named)
-            missing.extend(name for name in sys.modules.keys() - before if name.startswith("pyspark"))
-            return found
+        missing, first_job_is_over = [], threading.Event()
+        def watched(whole):
+            def run(*given, **named):
+                before = set(sys.modules)
+                found = whole(*given, **named)
+                missing.extend(name for name in sys.modules.keys() - before if name.startswith("pyspark"))
+                return found
+            return run
 
-        module.session = session
+        module.session = watched(module.session)
+        first_job = watched(module._run_first_job)
+        module._run_first_job = lambda spark: (first_job(spark), first_job_is_over.set())
         conf = {"spark.sql.shuffle.partitions": "1", "spark.speculation": "true"}
         spark = module.session_soon("local[1]", conf, quick=True)
+        first_job_is_over.wait()
+        assert spark.sparkContext.statusTracker().getJobIdsForGroup(), "a job ran before anybody asked for one"
         assert spark.range(3).count() == 3
         assert not module.may_run_twice(spark), "whatever `conf` says"
         print(sorted(name for name in missing if not name.startswith("pyspark.testing")))
