@@ -127,6 +127,34 @@ def test_what_lakefs_does_not_show_any_more_waits_and_stops_no_sweep(
     assert (found.outcomes["deleted"], found.outcomes["unconfirmed"]) == (1, 1) and again in lake.stored()
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_a_tag_showed_that_is_asked_for_by_its_commit_stops_a_sweep_only_while_the_tag_is_there(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Of an expired commit, tagged when canaries are chosen. The commit shows it afterwards, too."""
+    commit = lake.expired("old")
+    lake.mark("m1")
+    lake.wait(hours=2)
+    lake.repository.tag("v@1", commit)
+
+    def then_untagged(*arguments: Any) -> Any:
+        chosen = choose(*arguments)
+        assert commit in {each.ref for each in chosen.found}
+        if gone:
+            lake.repository.delete_tag("v@1")
+        else:
+            look_is_blind(monkeypatch)
+        return chosen
+
+    monkeypatch.setattr(planning, "choose", then_untagged)
+    if not gone:
+        with pytest.raises(RefusedError, match="Mark or look is blind"):
+            lake.sweep("m1")
+        return
+    found = lake.sweep("m1")
+    assert (found.outcomes["deleted"], found.outcomes["unconfirmed"]) == (1, 1)
+
+
 def test_a_ref_that_is_gone_meanwhile_has_no_canary(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.mark("m1")
     tags, branches = LakeFSClient.tags, LakeFSClient.branches
