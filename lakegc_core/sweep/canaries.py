@@ -10,7 +10,6 @@ nothing is deleted.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from lakegc_core.judging.canaries import (
 )
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import Ref
+from lakegc_core.lakefs.named import ref_of_tag
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import may_refer
@@ -208,12 +208,6 @@ def _on_tags(context: MarkContext) -> Iterator[Shown]:
 
 def _tags(context: MarkContext) -> Iterator[Ref]:
     return context.client.tags(context.header.repository)
-
-
-def ref_of_tag(tag: Ref) -> str:
-    """A ref that shows what a tag does: its name, or its commit where lakeFS would read the name as something else. It
-    unescapes `%`, takes what follows `@`, `~` or `^` for modifiers, and `main$` for what is staged on main."""
-    return tag.name if re.fullmatch(r"[\w.-]+", tag.name) else tag.commit_id
 
 
 def _at_held_paths(context: MarkContext) -> Iterator[Shown]:

@@ -12,12 +12,11 @@ import pytest
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging import asked
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.lakefs.models import Ref
 from lakegc_core.marks.context import open_mark
 from lakegc_core.policy import safety
 from lakegc_core.references.commits import commit_walk
 from lakegc_core.sweep import planning
-from lakegc_core.sweep.canaries import choose, ref_of_tag
+from lakegc_core.sweep.canaries import choose
 from tests.interleavings.rig import Lake, look_is_blind, no_canaries_in_marks, without_guards
 from tests.interleavings.rig import lake as a_lake
 
@@ -168,9 +167,3 @@ def test_a_ref_that_is_gone_meanwhile_has_no_canary(lake: Lake, monkeypatch: pyt
         patch.setattr(LakeFSClient, "branches", with_one_that_is_gone(branches))
         chosen = choose(open_mark(lake.open(), "m1"), [("gone", "head"), ("main", "head"), ("main", "none")])
     assert chosen.kinds == {"branch": 1, "staged": 1, "tag": 1}
-
-
-@pytest.mark.parametrize("name", ["x%2Fy", "p%", "v@1", "a~b", "m$", "main$", "main@"])
-def test_a_tag_whose_name_lakefs_1_84_reads_as_something_else_is_asked_for_by_its_commit(name: str) -> None:
-    assert ref_of_tag(Ref(name=name, commit_id="c")) == "c"
-    assert ref_of_tag(Ref(name="v1.0-ü_x", commit_id="c")) == "v1.0-ü_x"
