@@ -51,6 +51,10 @@ class ObjectNotFoundError(StoreError):
     """The store holds no object under the key asked for."""
 
 
+class BucketNotFoundError(StoreError):
+    """There is no such bucket or container."""
+
+
 class UnusableKeyError(StoreError):
     """The store takes no such key: too long, or of a form that it refuses. No object can lie under it."""
 

@@ -176,7 +176,7 @@ def _push_metrics(context: MarkContext, gateway: str, report: Callable[[], Json]
     try:
         seconds = stage_seconds([report()])
         now = clock.now().timestamp()
-        push(gateway, name, metrics_text([history_of(context)], now, {name: seconds}, plain=True))
+        push(gateway, name, metrics_text([history_of(context, strict=True)], now, {name: seconds}, plain=True))
     except LakegcError as error:
         context.say(f"the metrics were not pushed ({error}); the next mark or sweep pushes them again")
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from lakegc_core import clock
 from lakegc_core.copies import backup as core_backup
 from lakegc_core.copies.undo import check_keeps
-from lakegc_core.errors import LakegcError, LeaseHeldError
+from lakegc_core.errors import LakegcError, LeaseHeldError, SettingsError
 from lakegc_core.marks.backups import place_on_record
-from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.context import MarkContext, open_mark
 from lakegc_core.marks.retire import Retirement, retire
 from lakegc_core.marks.shelf import retired_marks
 from lakegc_core.marks.workspaces import left_of_deleted
@@ -39,8 +39,9 @@ class RestoreConfig(dg.Config):
 
     place: str | None = Field(
         default=None,
-        description="Where the backup lies; else lakegc.yaml's `backup_to`, if a backup of the mark is on record. "
-        "Without either, objects come back out of quarantine, else from what the store itself keeps of them.",
+        description="Where the backup lies; else lakegc.yaml's `backup_to`, if a backup of the mark is on record: one "
+        "that another tool made is not. Without either, objects come back out of quarantine, else from what the store "
+        "itself keeps of them.",
     )
     paths: list[str] = Field(
         default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
@@ -144,15 +145,30 @@ def _restore(options: LakegcConfig) -> Any:
             backups = mark.policy.backups_of(mark.repository.id)
             place = config.place or (backups if place_on_record(mark.mark) else None)
             if place is None:
-                check_keeps(mark)
+                _check_keeps(mark)
             else:
                 core_backup.readable_place(mark, place)
             result = core_backup.restore(lakegc.spark, mark, place, paths=config.paths)
         context.add_output_metadata(copy_metadata(result))
         if result.failed:
-            raise dg.Failure(result.trouble, metadata=copy_metadata(result), allow_retries=False)
+            said = f"{result.trouble} {_NOT_ON_RECORD}" if place is None else result.trouble
+            raise dg.Failure(said, metadata=copy_metadata(result), allow_retries=False)
 
     return restore
+
+
+_NOT_ON_RECORD = (
+    "No backup of this mark is on record. If another tool made the backup, give its place as `place` in the config of "
+    "the run."
+)
+
+
+def _check_keeps(mark: MarkContext) -> None:
+    """`check_keeps`, in the words of this job."""
+    try:
+        check_keeps(mark)
+    except SettingsError as error:
+        raise SettingsError(f"{error} {_NOT_ON_RECORD}") from None
 
 
 def _retire(options: LakegcConfig) -> Any:

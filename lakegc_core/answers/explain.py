@@ -15,6 +15,8 @@ from lakegc_core.answers.records import SWEPT, UNREAD, Named, origins_of, record
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
+from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.lakefs.named import is_plain_ref
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Json, Reason, Stage
@@ -218,15 +220,28 @@ def wish_of(context: MarkContext, what: str) -> Wish:
         ref, _, path = rest.partition("/")
         if repository != name or not ref or not path:
             raise SettingsError(f"{what} names no object of repository {name}; write lakefs://{name}/REF/PATH.")
-        stat = context.client.stat(name, ref, path)
-        if stat is None:
+        found = _shown_at(context, ref, path)
+        if found is None:
             raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
-        return Wish(addresses=(_relative(context, stat.physical_address),))
+        return Wish(addresses=(_relative(context, found.physical_address),))
     if "://" in what:
         return Wish(addresses=(_relative(context, what),))
     if namespace.deletable(pa.array([what]), unknown_names=False)[0].as_py():
         return Wish(addresses=(what,))
     return Wish(path=what)
+
+
+def _shown_at(context: MarkContext, ref: str, path: str) -> ObjectStats | None:
+    """What lakeFS shows at REF/PATH; None if nothing. A tag may have slashes in its name, or be called what lakeFS
+    reads as something else (`ref_of_tag`): it is found by lakeFS's list, and asked for by its commit."""
+    name, asked, is_plain = context.repository.id, f"{ref}/{path}", is_plain_ref(ref)
+    if is_plain and (found := context.client.stat(name, ref, path)):
+        return found
+    tags = [each for each in context.client.tags(name) if asked.startswith(f"{each.name}/")]
+    for tag in sorted(tags, key=lambda each: len(each.name), reverse=True):
+        if found := context.client.stat(name, tag.commit_id, asked.removeprefix(f"{tag.name}/")):
+            return found
+    return None if is_plain else context.client.stat(name, ref, path)
 
 
 def _relative(context: MarkContext, physical: str) -> str:

@@ -16,7 +16,7 @@ from lakegc_core.doctor.newest_mark import examine_newest_mark
 from lakegc_core.doctor.policies import MOST, examine_patterns, examine_places
 from lakegc_core.doctor.rules import examine_rules
 from lakegc_core.doctor.server import about, examine_server
-from lakegc_core.doctor.store_rights import UNREACHABLE, try_clock, try_server_clock, try_store
+from lakegc_core.doctor.store_rights import UNREACHABLE, missing, try_clock, try_server_clock, try_store
 from lakegc_core.doctor.store_settings import examine_settings
 from lakegc_core.doctor.whole_list import examine_whole_list
 from lakegc_core.errors import LakegcError
@@ -83,31 +83,44 @@ def examine(
     server: Json = {}
     found.look("the server", lambda: [*try_server(client), *_version(client, settings, server)])
     context = open_repository(settings, name, client=client, say=say)
-    _look_at_stores(found, context)
-    found.look("namespaces and neighbours", lambda: examine_namespaces(context))
+    is_there = _look_at_stores(found, context)
+    if is_there:
+        found.look("namespaces and neighbours", lambda: examine_namespaces(context))
     found.look("rules and policy", lambda: examine_rules(client, repository, context.policy))
     cost: Json = {}
-    found.look("the newest mark", lambda: examine_newest_mark(context))
-    found.look("requests and cost", lambda: _cost(context, cost))
+    if is_there:
+        found.look("the newest mark", lambda: examine_newest_mark(context))
+        found.look("requests and cost", lambda: _cost(context, cost))
     return found.diagnosis(name, server, cost)
 
 
-def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
-    """The rights in lakeFS and in the stores, and how the store keeps objects."""
+def _look_at_stores(found: _Round, context: RepositoryContext) -> bool:
+    """The rights in lakeFS and in the stores, and how the store keeps objects. False if the store cannot be asked: that
+    nothing can be told of it goes without saying."""
     level = safety.level(context.policy.safety or safety.FULL.name)
+    told = try_clock(context, level)
+    is_reached = all(finding.name != UNREACHABLE for finding in told)
+
+    def clocks() -> list[Finding]:
+        return [*told, *try_server_clock(context.client, level)]
+
+    if is_reached and (alarm := missing(context)):
+        found.findings.append(alarm)
+        found.look("clocks", clocks)
+        return False
     answers = try_lakefs(context.client, context.repository, found.say)
     found.look("rights in lakeFS", lambda: answers.findings)
-    found.look("clocks", lambda: [*try_clock(context, level), *try_server_clock(context.client, level)])
-    if any(finding.name == UNREACHABLE for finding in found.findings):
-        return  # that nothing can be told of it goes without saying
+    found.look("clocks", clocks)
+    if not is_reached:
+        return False
     data = connect(context.data)
-    told = data.settings()
-    versions = told.versioning is not False
+    kept = data.settings()
+    versions = kept.versioning is not False
     found.look("rights in the store", lambda: try_store(context, answers, versions=versions))
     found.look(
         "how the store keeps objects",
         lambda: examine_settings(
-            told,
+            kept,
             metadata=answers.prefix,
             now=clock.now(),
             etags_are_md5=data.listed_digests,
@@ -119,6 +132,7 @@ def _look_at_stores(found: _Round, context: RepositoryContext) -> None:
     )
     if data.listed_digests:
         found.look("ETags", lambda: examine_etags(data))
+    return True
 
 
 def examine_all(

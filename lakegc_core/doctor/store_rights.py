@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level, Need, Trials, warning
+from lakegc_core.doctor.finding import Finding, Level, Need, Trials, sentence, warning
 from lakegc_core.doctor.lakefs_rights import Answers
 from lakegc_core.errors import (
+    BucketNotFoundError,
     IncompleteError,
     LakegcError,
     NoConditionsError,
@@ -66,15 +67,31 @@ _FOLDS = Need(
 _CONDITIONAL = "conditional-writes"
 
 
-UNREACHABLE = "store-unreachable"
-"""Name of the finding with which it makes no sense to ask the store for more."""
+UNREACHABLE, MISSING = "store-unreachable", "store-missing"
+"""Names of the findings with which it makes no sense to ask the store for more."""
+_PLACE = Need(
+    Level.ALARM,
+    "Every mark needs the store, and so does every sweep. What rests on it was not looked at.",
+    "Correct what the message names, and ask the doctor again.",
+)
 
 
 def try_clock(context: RepositoryContext, level: SafetyLevel) -> list[Finding]:
     """Try to reach the store, and judge its clock."""
     trials, store, before = Trials(), connect(context.data), clock.now()
-    now = trials.attempt(UNREACHABLE, "Reaching the store", store.clock, _MARK)
+    now = trials.attempt(UNREACHABLE, "Reaching the store", store.clock, _PLACE)
     return trials.findings if now is None else judge_clock((now - before).total_seconds(), level)
+
+
+def missing(context: RepositoryContext) -> Finding | None:
+    """The alarm that there is no such bucket or container; None if there is one, or if nobody can tell."""
+    try:
+        next(connect(context.data).list_level(""), None)
+    except BucketNotFoundError as error:
+        return Finding(MISSING, _PLACE.level, sentence(str(error)), _PLACE.why, _PLACE.do)
+    except LakegcError:  # told with the rights
+        pass
+    return None
 
 
 def try_server_clock(client: LakeFSClient, level: SafetyLevel) -> list[Finding]:

@@ -1,11 +1,14 @@
-"""The repository that somebody names, and those that may be meant where lakeFS knows none of that name."""
+"""The repository that somebody names, and those that may be meant where lakeFS knows none of that name; and the names
+of tags, as far as lakeFS takes them for refs."""
 
 from __future__ import annotations
+
+import re
 
 from lakegc_core.errors import LakegcError, SettingsError, did_you_mean
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.lakefs.models import Repository
+from lakegc_core.lakefs.models import Ref, Repository
 
 
 def repository_named(client: LakeFSClient, name: str) -> Repository:
@@ -36,3 +39,14 @@ def suggestion(client: LakeFSClient, name: str) -> str:
         holding = [each for each, namespace in namespaces.items() if f"{name}/".startswith(f"{namespace}/")]
         return f"Did you mean {max(holding, key=lambda each: len(namespaces[each]))}?" if holding else ""
     return did_you_mean(name, namespaces)
+
+
+def ref_of_tag(tag: Ref) -> str:
+    """A ref that shows what a tag does: its name, or its commit where lakeFS would read the name as something else."""
+    return tag.name if is_plain_ref(tag.name) else tag.commit_id
+
+
+def is_plain_ref(name: str) -> bool:
+    """True if lakeFS reads a name in the place of a ref as it is. It unescapes `%`, takes what follows `@`, `~` or `^`
+    for modifiers, and `main$` for what is staged on main."""
+    return re.fullmatch(r"[\w.-]+", name) is not None

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from lakegc_core import clock
@@ -31,9 +32,10 @@ from lakegc_core.names import RULES_MODES
 from lakegc_core.policy import safety
 from lakegc_core.policy.namespace import ALLOW_LIST_VERSION, Namespace
 from lakegc_core.policy.safety import Level
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.base import StoreConfig, connect
 from lakegc_core.store.factory import config_for
 from lakegc_core.store.local import LocalConfig
+from lakegc_core.store.settings import StoreSettings
 
 DEFAULT_PREFIX = "_lakefs"
 _SCHEMES_OF = {"s3": {"s3"}, "gs": {"gs"}, "azure": {"http", "https"}, "local": {"local"}}
@@ -42,6 +44,20 @@ _ANY_METARANGE = "0" * 64  # the server does not check that it exists; it tells 
 
 def _say_nothing(message: str) -> None:
     pass
+
+
+class Kept:
+    """What stores say of how they keep objects. Each is asked once."""
+
+    def __init__(self) -> None:
+        self._told: dict[StoreConfig, StoreSettings] = {}
+        self._lock = Lock()
+
+    def by(self, config: StoreConfig) -> StoreSettings:
+        with self._lock:
+            if config not in self._told:
+                self._told[config] = connect(config).settings()
+            return self._told[config]
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,7 @@ class RepositoryContext:
     workspace: StoreConfig  # rooted where marks lie
     home: str
     say: Callable[[str], None] = field(default=_say_nothing, compare=False)
+    kept: Kept = field(default_factory=Kept, compare=False)  # for one command, whatever number of marks it judges
 
     @property
     def is_throw_away(self) -> bool:

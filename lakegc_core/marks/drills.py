@@ -82,7 +82,7 @@ def _lapsed(context: RepositoryContext, way: str) -> str:
     """The reason why nothing comes back any more by the way of a drill; "" if something may."""
     if way == QUARANTINE and context.policy.quarantine is None:
         return "objects came back out of quarantine, and lakegc.yaml does not say `quarantine` any more"
-    if way == STORE and connect(context.data).settings().gives_nothing_back:
+    if way == STORE and context.kept.by(context.data).gives_nothing_back:
         return f"objects came back out of what the store kept, and {context.data.root} keeps nothing now"
     return ""
 

@@ -81,6 +81,9 @@ def _dumped(context: MarkContext) -> list[StagedDump]:
 
     lakeFS begins to count rows anew where it meets a branch that was deleted meanwhile, and drops a page in which it
     counts none after that: the page has no location, as if nothing were staged.
+
+    No listing shows a branch that was made and deleted meanwhile, or deleted and made anew under its name. What the
+    mark's dump lost by it, the look's own dump has.
     """
     client, repository, dumps = context.client, context.header.repository, list[StagedDump]()
     while len(dumps) < _MOST_DUMPS:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
 import os
@@ -12,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -143,15 +144,36 @@ class _Soon:
     """Stands for a session that is being started: every attribute is the session's. It begins with a job of its own."""
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
-        starter = ThreadPoolExecutor(1, "spark")
-        self._started = starter.submit(start)
-        starter.submit(lambda: _run_first_job(self._started.result()))
-        starter.shutdown(wait=False)
+        self._started: Future[SparkSession] = Future()
+        # No process waits at its end for such a thread.
+        self._starter = threading.Thread(target=self._run, args=(start,), name="spark", daemon=True)
+        self._starter.start()
+        atexit.register(self._end)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)  # Spark sets its own in the main thread alone
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._started.result(), name)
+
+    def _run(self, start: Callable[[], SparkSession]) -> None:
+        try:
+            found = start()
+        except BaseException as error:  # whoever asks for the session meets it
+            self._started.set_exception(error)
+            return
+        self._started.set_result(found)
+        _run_first_job(found)
+
+    def _end(self) -> None:
+        """End a Java that has not started Spark when the process ends, as after a refusal. PySpark then tidies up.
+        Where the system does not tell which process it is, wait for it."""
+        if not self._started.done():
+            logging.disable()
+        while self._starter.is_alive() and not self._started.done():
+            with suppress(OSError):
+                for child in Path(f"/proc/self/task/{self._starter.native_id}/children").read_text().split():
+                    os.kill(int(child), signal.SIGTERM)
+            self._starter.join(0.1)
 
     def _interrupt(self, number: int, frame: object) -> None:
         """Stop the jobs that run, as Spark does on Ctrl-C: tasks would go on deleting until Java ends. What becomes of

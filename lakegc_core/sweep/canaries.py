@@ -10,7 +10,6 @@ nothing is deleted.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from lakegc_core.judging.canaries import (
 )
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import Ref
+from lakegc_core.lakefs.named import ref_of_tag
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.elsewhere import may_refer
@@ -61,7 +61,8 @@ shown by a ref that another repository's newest mark saw, and that counts there.
 
 @dataclass(frozen=True)
 class Canary:
-    """An object that a ref of a repository showed under a path. `address`: its key; `info`: what the store says."""
+    """An object that a ref of a repository showed under a path. `address`: its key; `info`: what the store says.
+    `of_tag`: the ref stands for a tag."""
 
     kind: str
     repository: str
@@ -69,6 +70,7 @@ class Canary:
     path: str
     address: str
     info: ObjectInfo
+    of_tag: bool
 
     @property
     def is_for_the_look(self) -> bool:
@@ -130,7 +132,10 @@ class Canaries:
 
     def _is_shown(self, canary: Canary) -> bool:
         shown = self.context.client.stat(canary.repository, canary.ref, canary.path)
-        return shown is not None and canary.address in keys_of(self.context.namespace, [shown.physical_address])
+        if shown is None or canary.address not in keys_of(self.context.namespace, [shown.physical_address]):
+            return False
+        # The commit by which a tag was asked for shows it for ever.
+        return not canary.of_tag or any(ref_of_tag(each) == canary.ref for each in _tags(self.context))
 
     def _is_beyond(self, canary: Canary, look: Look) -> bool:
         """True if the look need not have found it: its commit came to be retained, and the mark may have read those
@@ -163,7 +168,13 @@ def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:
     return Canaries(
         context,
         tuple(
-            Canary(_kind(named[key].kind, at, info.last_modified.timestamp(), new, now), *named[key][1:4], key, info)
+            Canary(
+                _kind(named[key].kind, at, info.last_modified.timestamp(), new, now),
+                *named[key][1:4],
+                key,
+                info,
+                of_tag=named[key].kind == TAG,
+            )
             for (key, info), at in zip(told.items(), times, strict=True)
         ),
     )
@@ -191,14 +202,12 @@ def _at(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Iterator[Show
 
 
 def _on_tags(context: MarkContext) -> Iterator[Shown]:
-    tags = context.client.tags(context.header.repository) if context.header.protect_tags else ()
+    tags = _tags(context) if context.header.protect_tags else ()
     yield from on_refs(context, TAG, some(ref_of_tag(each) for each in tags))
 
 
-def ref_of_tag(tag: Ref) -> str:
-    """A ref that shows what a tag does: its name, or its commit where lakeFS would read the name as something else. It
-    unescapes `%`, takes what follows `@`, `~` or `^` for modifiers, and `main$` for what is staged on main."""
-    return tag.name if re.fullmatch(r"[\w.-]+", tag.name) else tag.commit_id
+def _tags(context: MarkContext) -> Iterator[Ref]:
+    return context.client.tags(context.header.repository)
 
 
 def _at_held_paths(context: MarkContext) -> Iterator[Shown]:

@@ -71,6 +71,16 @@ def of_mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return (rows.filter(pc.invert(rows["canary"])) for rows in batches)
 
 
+def gone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The objects that are already gone."""
+    return (rows.filter(pc.equal(rows["outcome"], Outcome.ALREADY_GONE)) for rows in batches)
+
+
+def there(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The others."""
+    return (rows.filter(pc.not_equal(rows["outcome"], Outcome.ALREADY_GONE)) for rows in batches)
+
+
 def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The objects of the mark that a look found live."""
     outcomes = pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,12 +22,13 @@ from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.ledger import COLUMNS, Kind, Record, Records, journals
 from lakegc_core.marks.sweeps import report_of
 from lakegc_core.names import FAILED, NO_ANSWER, Outcome
-from lakegc_core.spark.tasks import many, moment
+from lakegc_core.spark.tasks import Mapped, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
+from lakegc_core.sweep.candidates import row_of
 from lakegc_core.sweep.lost import absent, settled, spread
 from lakegc_core.sweep.record import SweepRecord
-from lakegc_core.tables.gather import rows_of_feeds
+from lakegc_core.tables.gather import columns_of, rows_of_feeds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +85,18 @@ def _failures(rows: pa.RecordBatch) -> Mapping[str, Any]:
     passing = pc.is_in(rows["outcome"], pa.array(_PASSING, pa.string()))
     rows = rows.filter(pc.and_not(pc.starts_with(rows["outcome"], FAILED), passing))
     return {name: rows[name] for name in COLUMNS[Kind.SWEPT].names}
+
+
+def with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
+    """The rows with FAILURE. `failed`: as `failed_before` tells."""
+    shape = pa.schema([*rows.schema, pa.field(FAILURE, pa.string())])
+    if failed is None:
+        return rows.then(shape, partial(_no_failure, shape))
+    return Mapped(rows.as_frame().join(many(failed), "address", "left").select(*shape.names), shape)
+
+
+def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
 
 
 def left_over(

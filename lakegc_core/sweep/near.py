@@ -21,6 +21,7 @@ from lakegc_core.lakefs.client import READS
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.listed_objects import NOT_TEXT
 from lakegc_core.lakefs.models import ObjectStats
+from lakegc_core.lakefs.named import ref_of_tag
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode, read_sealed, sealed
 from lakegc_core.names import Stage
@@ -30,7 +31,7 @@ from lakegc_core.policy.safety import ASKED_AT_ONCE
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.spark.tasks import collected
 from lakegc_core.store.base import connect
-from lakegc_core.sweep.canaries import Canaries, ref_of_tag
+from lakegc_core.sweep.canaries import Canaries
 from lakegc_core.sweep.deletion import Piece
 from lakegc_core.sweep.read_sample import status_at
 from lakegc_core.sweep.record import SweepRecord

@@ -5,7 +5,7 @@ What is planned is written as parts; everything else gets its outcome in the jou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -42,31 +42,31 @@ from lakegc_core.sweep.candidates import (
     WITH_RING,
     answered,
     by_ring,
+    gone,
     live,
     looked_at,
     not_shown,
     of_mark,
     planned,
-    row_of,
     shown_of,
     sides_of,
     stamped,
+    there,
     with_ring,
 )
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
-from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest
+from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest, with_failures
 from lakegc_core.sweep.look import Look, Reads, take_look
 from lakegc_core.sweep.lost import mark_gone, mark_lost, seen_again
 from lakegc_core.sweep.record import PLAN, SweepRecord
 from lakegc_core.sweep.what_counts import unknown_names
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import columns_of
 from lakegc_core.tables.joins import also_in, beside, flagged
 from lakegc_core.tables.key_scan import MOST
 from lakegc_core.tables.parts import bytes_of, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
 _CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
@@ -178,12 +178,18 @@ class Planner:
 
     def _gone_by_other_marks(self, doubtful: Mapped, here: DatasetFolder, attempt: int) -> Mapped:
         """Address and outcome of `doubtful` candidates: `already_gone` where nothing lies, `unconfirmed` where another
-        object lies than the mark listed. What is unchanged has no row, stays a candidate, and is journalled."""
+        object lies than the mark listed. What is unchanged has no row, stays a candidate, and is journalled. What this
+        sweep itself may have deleted, without a record, stays one, too."""
         asked = stamped(seen_again(doubtful, self.context.data), attempt)
         folders = {_BY_OTHER_MARKS: here.at(_BY_OTHER_MARKS), "outcomes": self.record.journal.path}
         schemas = dict.fromkeys(folders, OUTCOMES_SCHEMA)
         parts = write(asked, here.config, folders, schemas, split=_split_seen)[_BY_OTHER_MARKS]
-        return here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
+        found = here.dataset(_BY_OTHER_MARKS, parts, OUTCOMES_SCHEMA).mapped(self.spark, "address", "outcome")
+        if not self.resumed:
+            return found
+        # By the last event of each: what came back after another mark's sweep can have gone by this one.
+        others, lying = self.record.others.deleted(), found.then(found.schema, there)
+        return lying if others is None else both(lying, also_in(found.then(found.schema, gone), others))
 
     def _judged(self, sides: Sequence[Mapped], look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
@@ -227,7 +233,7 @@ class Planner:
         failed = failed_before(self.spark, self.context) if self.budget.is_any else None
         rows = stamped(judged.then(WITH_RING, with_ring), attempt, at)
         parts = write(
-            self._ordered(_with_failures(rows, failed), partitions),
+            self._ordered(with_failures(rows, failed), partitions),
             here.config,
             {PLAN: here.at(PLAN), _LAST: here.at(PLAN), "outcomes": self.record.journal.path},
             {PLAN: PLAN_SCHEMA, _LAST: PLAN_SCHEMA, "outcomes": OUTCOMES_SCHEMA},
@@ -275,18 +281,6 @@ class Planner:
         is_known, said = well_known(facts, of_mark, strict=strict)
         if not is_known and (strict or forgotten(facts, of_mark)) and NEIGHBOURS not in self.accepted:
             raise RefusedError(f"{said} Nothing more was deleted. {see(NEIGHBOURS)}")
-
-
-def _with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
-    """The rows with FAILURE."""
-    shape = pa.schema([*rows.schema, pa.field(FAILURE, pa.string())])
-    if failed is None:
-        return rows.then(shape, partial(_no_failure, shape))
-    return Mapped(rows.as_frame().join(many(failed), "address", "left").select(*shape.names), shape)
-
-
-def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
 
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from lakegc_core import clock
 from lakegc_core.clock import instant
-from lakegc_core.errors import LakegcError
+from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.marks.quarantine import quarantined
@@ -37,15 +37,21 @@ _NO_SWEEPS = dict.fromkeys(("sweeps", "deleted", "bytes_deleted", *_NOT_FREED), 
 
 
 def history_of(
-    context: RepositoryContext, since: float = 0.0, *, judged: bool = True, most_retired: int | None = None
+    context: RepositoryContext,
+    since: float = 0.0,
+    *,
+    judged: bool = True,
+    most_retired: int | None = None,
+    strict: bool = False,
 ) -> Json:
     """The contract of `lakegc history --json`, of one repository: marks that began since a moment (unix seconds), or
     that were swept since, newest first; and totals of what was deleted since. Without `judged`, no guard is asked, and
     nothing says what is refused or what waits: that takes many more requests where many marks stand. `most_retired`:
-    records to read of retired marks, the newest; if there are more, the history begins with what was read."""
+    records to read of retired marks, the newest; if there are more, the history begins with what was read. `strict`: an
+    error of the store about a mark that stands is raised, because it may pass; else it is a problem of that mark."""
     own = own_marks(context)
     ids = _retired_besides(context, own)
-    found = _counted(context, own, ids[:most_retired], judged=judged)
+    found = _counted(context, own, ids[:most_retired], judged=judged, strict=strict)
     if len(ids) > len(ids[:most_retired]):
         read = found[len(own) :]  # a mark that stands may be older than retired ones that nobody read
         began = (clock.unix_seconds(mark["started_at"]) for mark in read if mark["started_at"])
@@ -82,11 +88,16 @@ def _retired_besides(context: RepositoryContext, own: Sequence[Json]) -> list[st
 
 
 def _counted(
-    context: RepositoryContext, own: Sequence[Json], retired: Sequence[str], *, judged: bool = True
+    context: RepositoryContext,
+    own: Sequence[Json],
+    retired: Sequence[str],
+    *,
+    judged: bool = True,
+    strict: bool = False,
 ) -> list[Json]:
     """The marks that stand, then the retired ones, with their sweeps, less what came back."""
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        found = list(pool.map(lambda mark: _standing(context, mark, judged=judged), own))
+        found = list(pool.map(lambda mark: _standing(context, mark, judged=judged, strict=strict), own))
         found += [each for each in pool.map(partial(_retired, context), retired) if each is not None]
     _take_back(context, found)
     return found
@@ -169,9 +180,9 @@ def freed_bytes(totals: Json) -> int:
     return int(totals["bytes_deleted"] - sum(totals[name] for name in _NOT_FREED))
 
 
-def _standing(context: RepositoryContext, mark: Json, *, judged: bool) -> Json:
+def _standing(context: RepositoryContext, mark: Json, *, judged: bool, strict: bool) -> Json:
     """A mark as `own_marks` has it, with its sweeps; if `judged`, a whole one with what it waits for. If not all of
-    that reads, with what does, and `problem`."""
+    that reads, with what does, and `problem`. `strict`: see `history_of`."""
     store, folder = connect(context.workspace), context.artifacts(mark["mark_id"]).folder
     found = mark
     try:
@@ -198,6 +209,8 @@ def _standing(context: RepositoryContext, mark: Json, *, judged: bool) -> Json:
             "refused": [{"name": each.name, "description": each.description} for each in refused],
         }
     except LakegcError as error:
+        if strict and isinstance(error, StoreError) and not isinstance(error, ObjectNotFoundError):
+            raise
         return {"problem": str(error)} | found
 
 

@@ -157,13 +157,9 @@ def _physical_address(sandbox: Sandbox, request: Request) -> Answer:
 def _copy_object(sandbox: Sandbox, request: Request) -> Answer:
     repository = repository_of(sandbox, request)
     branch, path, body = request.args["branch"], request.required("dest_path"), request.json()
-    entry = repository.copy(
-        branch,
-        path,
-        body.get("src_ref") or branch,
-        text_of(body, "src_path"),
-        shallow=bool(body.get("shallow")),
-    )
+    if body.get("shallow"):  # as open-source lakeFS answers
+        raise SandboxError(501, "not implemented")
+    entry = repository.copy(branch, path, body.get("src_ref") or branch, text_of(body, "src_path"))
     return Answer(201, _object(repository, path, entry))
 
 

@@ -162,7 +162,7 @@ class Objects:
             self._branch(branch).staging[path] = entry
 
     def copy(self, branch: str, path: str, source_ref: str, source_path: str, *, shallow: bool = False) -> Entry:
-        """Copy an object to a path: with `shallow` the new entry names the same stored object."""
+        """Copy an object to a path. With `shallow`, which not every lakeFS can, the new entry names the same object."""
         entry = self.entry(source_ref, source_path)
         at = self.place.clock()
         with self._lock:

@@ -292,6 +292,18 @@ def test_what_lies_in_quarantine_comes_back_although_lakegc_yaml_names_a_place_f
     assert rich.objects() == before
 
 
+def test_a_restore_without_a_place_says_how_to_name_that_of_a_backup_that_another_tool_made(
+    rich: Lake, tmp_path: Path
+) -> None:
+    """It lies where lakegc.yaml says, and no record tells of it."""
+    config = Path(os.environ["LAKEGC_CONFIG"])
+    config.write_text(config.read_text().replace('{match: "*", ', f'{{match: "*", backup_to: "{tmp_path}/spare", '))
+    assert rich.run("gc_mark", "m1", mark={"safety": "none"}).success
+    assert "If another tool made the backup, give its place as `place`" in failure_of(
+        rich.run("gc_restore", "m1"), "restore"
+    )
+
+
 def test_a_step_waits_while_another_collector_works_and_then_goes_on(
     rich: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -386,7 +386,8 @@ def test_a_history_can_be_built_over_http(lake: Lake) -> None:
     stage = {"physical_address": f"local://{lake.sandbox.root}/else/where", "checksum": "x", "size_bytes": 4}
     call(201, "PUT", "/branches/trunk/objects", params={"path": "s"}, json=stage)
     copy = {"src_path": "a", "shallow": True}
-    call(201, "POST", "/branches/trunk/objects/copy", params={"dest_path": "c"}, json=copy)
+    call(501, "POST", "/branches/trunk/objects/copy", params={"dest_path": "c"}, json=copy)
+    call(201, "POST", "/branches/trunk/objects/copy", params={"dest_path": "c"}, json={"src_path": "a"})
     call(204, "DELETE", "/branches/trunk/objects", params={"path": "l"})
     call(200, "POST", "/branches/trunk/objects/delete", json={"paths": ["s"]})
     assert [path for path, _ in lake.repo.objects("trunk")] == ["a", "b", "c", "f"]

@@ -87,7 +87,7 @@ POLICY = (
         ),
         (
             "a backup that lacks objects passes",
-            "if found.problem or not wanted - may_lack(wanted) <= found.objects <= wanted:",
+            "if found.problem or not wanted - lacks <= found.objects <= wanted:",
             "if found.problem:",
         ),
         (

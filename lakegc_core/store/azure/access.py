@@ -34,6 +34,7 @@ from lakegc_core.store.remote import ASLEEP, ENDPOINT, HEADS, LOCKED, REPEATED, 
 from lakegc_core.store.repeated_deletes import DeleteAnswer
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+NO_CONTAINER = "ContainerNotFound"
 ABSENT = {"BlobNotFound", "ResourceNotFound"}
 UNMET = "ConditionNotMet"
 
@@ -208,7 +209,7 @@ _HINTS = {
     "InvalidAuthenticationInfo": "the token or SAS cannot be used here",
     "BlobArchived": ASLEEP,
     **dict.fromkeys(("BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"), LOCKED),
-    "ContainerNotFound": f"check the name of the container, and {ENDPOINT}",
+    NO_CONTAINER: f"check the name of the container, and {ENDPOINT}",
     **dict.fromkeys(("ServiceRequestError", "ServiceRequestTimeoutError"), f"check the network, and {ENDPOINT}"),
     "ClientAuthenticationError": (
         "no credential of Azure's default chain could be had: set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, "

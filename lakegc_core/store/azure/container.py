@@ -17,13 +17,14 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from lakegc_core.errors import (
+    BucketNotFoundError,
     IncompleteError,
     ObjectNotFoundError,
     PreconditionFailedError,
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.azure.access import ABSENT, code_of, hint, is_lost, should_repeat
+from lakegc_core.store.azure.access import ABSENT, NO_CONTAINER, code_of, hint, is_lost, should_repeat
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.store.remote import bare
 
@@ -84,6 +85,5 @@ class Container:
             if is_lost(error) and operation == "Get Blob":
                 raise IncompleteError(f"{what} broke off: {code}") from None
             tries = f" after up to {self.attempts} attempts" if should_repeat(error) else ""
-            raise StoreError(
-                f"{what}: the store answered {code}{tries}{hint(code, self.account, self.endpoint)}"
-            ) from None
+            kind = BucketNotFoundError if code == NO_CONTAINER else StoreError
+            raise kind(f"{what}: the store answered {code}{tries}{hint(code, self.account, self.endpoint)}") from None

@@ -27,6 +27,7 @@ from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from lakegc_core.errors import (
+    BucketNotFoundError,
     IncompleteError,
     LakegcError,
     ObjectNotFoundError,
@@ -91,7 +92,8 @@ def in_words(error: Exception, what: str, endpoint: str, *, listing: bool) -> La
     code = code_of(error)
     hint = LOCKED if code in _LOCKS else next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
     said = with_endpoint(hint, endpoint, {ENDPOINT_VARIABLE: os.environ.get(ENDPOINT_VARIABLE)})
-    return StoreError(f"{what}: the store answered {code}{f': {said}' if said else ''}")
+    kind = BucketNotFoundError if isinstance(error, NotFound) else StoreError
+    return kind(f"{what}: the store answered {code}{f': {said}' if said else ''}")
 
 
 def error_of(answer: requests.Response) -> GoogleAPICallError:

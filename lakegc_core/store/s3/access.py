@@ -30,6 +30,7 @@ from lakegc_core.store.repeated_deletes import DeleteAnswer
 from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3 import listing as s3_listing
 
+NO_BUCKET = "NoSuchBucket"
 ABSENT = GONE | {"404"}  # HEAD has no code of the store's own; to a delete, anybody's page may answer 404
 CONFLICT = {"ConditionalRequestConflict", "409"}
 CONDITION_FAILED = {"PreconditionFailed", "412", "NotModified", "304"} | CONFLICT  # some say 304 where S3 says 412
@@ -147,7 +148,7 @@ _HINTS = {
     "InvalidAccessKeyId": f"the store does not know the access key; check it, and {ENDPOINT}",
     "SignatureDoesNotMatch": "the secret key is not the right one",
     "ExpiredToken": "renew the session",
-    "NoSuchBucket": f"check the name of the bucket, and {ENDPOINT}",
+    NO_BUCKET: f"check the name of the bucket, and {ENDPOINT}",
     "NoCredentialsError": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
     "ResponseParserError": "that is no answer of S3; look at what stands between lakegc and the store",
     **dict.fromkeys(("SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess"), _VIRTUAL),

@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from botocore.utils import parse_timestamp
 
 from lakegc_core.errors import (
+    BucketNotFoundError,
     IncompleteError,
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -28,7 +29,16 @@ from lakegc_core.errors import (
 from lakegc_core.store.base import ObjectInfo
 from lakegc_core.store.etags import digest_by_etag
 from lakegc_core.store.remote import bare, date_of
-from lakegc_core.store.s3.access import ABSENT, BROKEN_OFF, CONDITION_FAILED, SDK_ERRORS, attempts_of, code_of, hint
+from lakegc_core.store.s3.access import (
+    ABSENT,
+    BROKEN_OFF,
+    CONDITION_FAILED,
+    NO_BUCKET,
+    SDK_ERRORS,
+    attempts_of,
+    code_of,
+    hint,
+)
 from lakegc_core.store.s3.listing import utc
 
 _DATE = re.compile("[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
@@ -86,7 +96,8 @@ class Bucket:
             what += f": the store answered {code} after {attempts_of(error)} attempts"
         else:
             what += f": {code} after up to {self.attempts} attempts"
-        return StoreError(what + hint(error, operation, self.client.meta.endpoint_url))
+        kind = BucketNotFoundError if code == NO_BUCKET else StoreError
+        return kind(what + hint(error, operation, self.client.meta.endpoint_url))
 
     def head(self, key: str) -> ObjectInfo:
         """Size, time, ETag and digest of one object.

@@ -57,6 +57,9 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
     physical = repository.entry("main", "a").address
     assert answered(capsys, "explain", "lake", physical)["objects"] == [told]
     assert answered(capsys, "explain", "lake", "nothing/there")["objects"] == []
+    for tag in ("release/1.0", "v~1", "main@", "release"):
+        repository.tag(tag, "main")
+        assert answered(capsys, "explain", "lake", f"lakefs://lake/{tag}/a")["objects"] == [told]
 
 
 @pytest.mark.parametrize(

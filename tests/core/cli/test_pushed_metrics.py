@@ -8,7 +8,9 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import MetricsSettings
+from lakegc_core.errors import LakegcError, MarkError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.views import history
 from tests.core.cli.conftest import Desk
 from tests.support.gateway import Gateway
 
@@ -47,6 +49,27 @@ def test_a_gateway_that_is_down_or_refuses_fails_no_mark_and_is_told_in_a_line(d
     (line,) = said
     assert line.startswith("the metrics were not pushed (127.0.0.1:") and "\n" not in line
     assert page_stands(mark)
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), ObjectNotFoundError("gone"), MarkError("altered")])
+def test_a_store_that_does_not_answer_leaves_what_was_pushed_before_and_a_mark_that_does_not_read_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: LakegcError
+) -> None:
+    said: list[str] = []
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(history, "judge", fails)
+    with Gateway() as gateway:
+        pipeline.publish(pushing(desk, gateway.url, said))
+    if type(error) is StoreError:
+        assert gateway.puts == [] and said == [
+            "the metrics were not pushed (503); the next mark or sweep pushes them again"
+        ]
+    else:
+        (put,) = gateway.puts
+        assert 'lakegc_readable{repository="lake"} 0' in put.body.splitlines() and said == []
 
 
 def test_without_a_gateway_nothing_is_pushed(desk: Desk) -> None:

@@ -292,6 +292,21 @@ def test_a_store_that_cannot_be_reached_is_one_alarm_and_is_not_asked_for_more(
     assert "how the store keeps objects" not in diagnosis.looked_at
 
 
+def test_a_bucket_that_is_missing_is_one_alarm_that_says_that_nothing_which_rests_on_it_was_looked_at(
+    on_bucket: Patient,
+) -> None:
+    assert on_bucket.s3 is not None and on_bucket.store is not None
+    client, bucket = on_bucket.s3.client(), on_bucket.store.bucket
+    for each in client.list_objects_v2(Bucket=bucket)["Contents"]:
+        client.delete_object(Bucket=bucket, Key=each["Key"])
+    client.delete_bucket(Bucket=bucket)
+    found = on_bucket.examine()
+    (finding,) = found.findings
+    assert (finding.name, finding.level) == ("store-missing", Level.ALARM)
+    assert "NoSuchBucket" in finding.what and "What rests on it was not looked at." in finding.why
+    assert set(found.looked_at) == {"the server", "clocks", "rules and policy"}
+
+
 def test_a_wrong_clock_of_the_store_is_an_alarm(on_s3: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     now = clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)

@@ -1,4 +1,4 @@
-"""Which repository somebody may have meant, by what a loopback server lists."""
+"""Which repository somebody may have meant, by what a loopback server lists, and which names of tags are refs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.http import LakeFSError
-from lakegc_core.lakefs.named import repository_named
+from lakegc_core.lakefs.models import Ref
+from lakegc_core.lakefs.named import ref_of_tag, repository_named
 from tests.support.scripted_lakefs import REPOSITORY, R, Say, Scripted, page, refused
 
 
@@ -70,3 +71,9 @@ def test_of_other_errors_and_of_a_proxys_nothing_is_guessed(lists: Scripted, ans
     with pytest.raises(LakeFSError) as raised:
         repository_named(lists.client, "rpeo")
     assert raised.value.status == answer.status and "Did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["x%2Fy", "p%", "v@1", "a~b", "m$", "main$", "main@"])
+def test_a_tag_whose_name_lakefs_1_84_reads_as_something_else_is_asked_for_by_its_commit(name: str) -> None:
+    assert ref_of_tag(Ref(name=name, commit_id="c")) == "c"
+    assert ref_of_tag(Ref(name="v1.0-ü_x", commit_id="c")) == "v1.0-ü_x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from lakegc_core.errors import MarkError, PreconditionFailedError
 from lakegc_core.marks import drills, quarantine
-from lakegc_core.marks.context import RepositoryContext
+from lakegc_core.marks.context import Kept, RepositoryContext
 from lakegc_core.marks.emptying import empty
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalStore
@@ -83,9 +84,26 @@ def test_a_drill_out_of_what_the_store_kept_lapses_once_the_store_says_that_it_k
     )
     for told in (*kept, nothing, replace(kept[2], undeletes=False)):
         monkeypatch.setattr(LocalStore, "settings", lambda store, told=told: told)
-        facts = drills.last_drill(context)
+        facts = drills.last_drill(replace(context, kept=Kept()))
         assert facts is not None and facts.problem == ""
         assert ("keeps nothing now" in facts.lapsed) is (told not in kept)
+
+
+def test_a_command_asks_the_store_once_what_it_keeps_however_many_marks_it_judges(
+    context: RepositoryContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drills.begin(context, "d1", {**BEGUN, "way": "store"})
+    drills.close(context, "d1", {**ENDED, "way": "store"})
+    settings, asked = LocalStore.settings, list[str]()
+
+    def counted(store: LocalStore) -> StoreSettings:
+        asked.append(store.root)
+        return settings(store)
+
+    monkeypatch.setattr(LocalStore, "settings", counted)
+    with ThreadPoolExecutor(4) as pool:
+        marks = [replace(context, say=print) for _ in range(8)]
+        assert len(list(pool.map(drills.last_drill, marks))) == 8 and asked == [context.data.root]
 
 
 def test_a_record_that_was_altered_is_no_pass_and_keeps_all_copies(context: RepositoryContext) -> None:

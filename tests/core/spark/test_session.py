@@ -103,6 +103,32 @@ def test_the_thread_that_starts_a_session_and_runs_its_first_job_imports_nothing
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells which process a thread has started")
+def test_a_process_that_ends_while_spark_starts_does_not_wait_for_it_and_leaves_no_java(tmp_path: Path) -> None:
+    """Here Spark never stands."""
+    submit, started = tmp_path / "bin/spark-submit", tmp_path / "started"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho $$ > {started}.part\nmv {started}.part {started}\nexec sleep 100000\n")
+    submit.chmod(0o755)
+    code = f"""
+        import time
+        from pathlib import Path
+        from lakegc_core.spark.session import session_soon
+
+        spark = session_soon("local[1]", quick=True)
+        while not Path({str(started)!r}).exists():
+            time.sleep(0.01)
+        print("refused")
+    """
+    environment = os.environ | {"SPARK_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=STARTS, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "refused\n", "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "started"}, "no folder of Spark's either"
+
+
 def test_a_session_that_stands_keeps_its_own_settings_and_its_tasks_take_the_drivers_lakegc(tmp_path: Path) -> None:
     """As a platform or a program of somebody else's starts it; in its folder lies another lakegc."""
     (tmp_path / "lakegc_core").mkdir()

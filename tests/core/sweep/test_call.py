@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakegc_core import clock, pipeline
 from lakegc_core.copies.backup import backup, restore
+from lakegc_core.copies.undo import deleted_objects
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.marks.context import MarkContext, open_mark
@@ -156,6 +158,28 @@ def test_what_the_sweep_of_another_mark_deleted_after_one_broke_off_counts_for_t
     assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 1
     first = close_sweep(swept.spark, swept.context) if closed else swept.sweep()
     assert (first.outcomes["deleted"], first.outcomes["already_gone"], first.bytes_deleted) == (2, 1, 22)
+
+
+def test_what_went_without_a_record_after_it_had_come_back_from_another_marks_sweep_counts_as_deleted(
+    swept: Swept,
+) -> None:
+    """A restore of this mark brings it back. That of the other one looks for what went before."""
+    other = swept.lake.begin("lake", "m2")
+    pipeline.mark(swept.spark, other)
+    assert swept_report(swept.spark, other, accepted=ACCEPTED).outcomes["deleted"] == 3
+    for key in GARBAGE:
+        leave(swept.lake.sandbox.repository("lake"), key, 30)
+    swept.patch.setenv("LAKEGC_NOW", str(clock.now().timestamp() + 60))
+    with pytest.raises(Crash), dying(MIDWAY):
+        swept.sweep()
+    for part in (swept.lake.files("lake") / swept.context.mark.folder / "sweeps/1/outcomes").iterdir():
+        if "deleted" in pq.read_table(part)["outcome"].to_pylist():
+            part.unlink()
+    assert len(swept.left()) == 1
+    found = swept.sweep()
+    assert (found.outcomes["deleted"], found.outcomes["already_gone"], found.gone_by_sweeps) == (3, 0, 0)
+    back = {row["address"] for row in deleted_objects(swept.spark, swept.context).collect()}
+    assert back == set(GARBAGE) and swept.left() == []
 
 
 @pytest.mark.parametrize("closed", [False, True])

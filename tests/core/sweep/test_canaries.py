@@ -12,12 +12,11 @@ import pytest
 from lakegc_core.errors import RefusedError
 from lakegc_core.judging import asked
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.lakefs.models import Ref
 from lakegc_core.marks.context import open_mark
 from lakegc_core.policy import safety
 from lakegc_core.references.commits import commit_walk
 from lakegc_core.sweep import planning
-from lakegc_core.sweep.canaries import choose, ref_of_tag
+from lakegc_core.sweep.canaries import choose
 from tests.interleavings.rig import Lake, look_is_blind, no_canaries_in_marks, without_guards
 from tests.interleavings.rig import lake as a_lake
 
@@ -127,6 +126,34 @@ def test_what_lakefs_does_not_show_any_more_waits_and_stops_no_sweep(
     assert (found.outcomes["deleted"], found.outcomes["unconfirmed"]) == (1, 1) and again in lake.stored()
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_a_tag_showed_that_is_asked_for_by_its_commit_stops_a_sweep_only_while_the_tag_is_there(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Of an expired commit, tagged when canaries are chosen. The commit shows it afterwards, too."""
+    commit = lake.expired("old")
+    lake.mark("m1")
+    lake.wait(hours=2)
+    lake.repository.tag("v@1", commit)
+
+    def then_untagged(*arguments: Any) -> Any:
+        chosen = choose(*arguments)
+        assert commit in {each.ref for each in chosen.found}
+        if gone:
+            lake.repository.delete_tag("v@1")
+        else:
+            look_is_blind(monkeypatch)
+        return chosen
+
+    monkeypatch.setattr(planning, "choose", then_untagged)
+    if not gone:
+        with pytest.raises(RefusedError, match="Mark or look is blind"):
+            lake.sweep("m1")
+        return
+    found = lake.sweep("m1")
+    assert (found.outcomes["deleted"], found.outcomes["unconfirmed"]) == (1, 1)
+
+
 def test_a_ref_that_is_gone_meanwhile_has_no_canary(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.mark("m1")
     tags, branches = LakeFSClient.tags, LakeFSClient.branches
@@ -140,9 +167,3 @@ def test_a_ref_that_is_gone_meanwhile_has_no_canary(lake: Lake, monkeypatch: pyt
         patch.setattr(LakeFSClient, "branches", with_one_that_is_gone(branches))
         chosen = choose(open_mark(lake.open(), "m1"), [("gone", "head"), ("main", "head"), ("main", "none")])
     assert chosen.kinds == {"branch": 1, "staged": 1, "tag": 1}
-
-
-@pytest.mark.parametrize("name", ["x%2Fy", "p%", "v@1", "a~b", "m$", "main$", "main@"])
-def test_a_tag_whose_name_lakefs_1_84_reads_as_something_else_is_asked_for_by_its_commit(name: str) -> None:
-    assert ref_of_tag(Ref(name=name, commit_id="c")) == "c"
-    assert ref_of_tag(Ref(name="v1.0-ü_x", commit_id="c")) == "v1.0-ü_x"
