@@ -76,33 +76,32 @@ def judge(
 
 
 def _holding(context: MarkContext) -> tuple[str, ...]:
-    """The ids of the marks whose quarantine has copies of objects that this mark misses; few that have a copy of each,
-    the one that has most of them first. The first of these objects tell. Those whose quarantine does not answer may
-    have copies, and come last."""
+    """Ids of marks whose quarantine has copies of missing objects: few marks that together have them all, the one with
+    most first. Only the first _FIRST objects are looked up. Marks whose quarantine does not answer come last."""
     having = quarantined(context)
     if not having:
         return ()
     rows = context.mark.dataset(Stage.EXPIRED_ADDRESSES, ADDRESSES, MISSING).batches("address")
     keys = list(islice((each for batch in rows for each in batch["address"].to_pylist()), _FIRST))
     copies: dict[str, set[str]] = {}
-    found, untold = list[str](), list[str]()
+    found, silent = list[str](), list[str]()
     for mark_id in reversed(having):
         try:
             there = heads(connect(place_of(context, mark_id)), keys)
         except StoreError:
-            untold.append(mark_id)
+            silent.append(mark_id)
             continue
         copies[mark_id] = {key for key, copy in zip(keys, there, strict=True) if copy is not None}
     while any(copies.values()):
         found.append(max(copies, key=lambda mark_id: len(copies[mark_id])))
         had = copies[found[-1]]
         copies = {mark_id: each - had for mark_id, each in copies.items()}
-    return (*found, *untold)
+    return (*found, *silent)
 
 
 def remember_accepted(context: MarkContext, verdicts: Sequence[Verdict], *, of_mark: bool = True) -> None:
-    """Put on record what a person accepted for this sweep and what so counts as accepted for later ones. `of_mark`: the
-    sweep is one of all that the mark found; a word for another tool's list says nothing of the mark."""
+    """Record what a person accepted for this sweep, where that counts for later ones too. `of_mark`: the
+    sweep is one of all that the mark found; an acceptance for another tool's list says nothing of the mark."""
     told = {verdict.name: verdict.accepted_because for verdict in verdicts if verdict.accepted_because}
     for name, because in told.items():
         if name == "rings":
@@ -137,7 +136,7 @@ def ready_at(context: MarkContext) -> float:
         return listed_long_enough_at(context)
     if expired.first_since is None:  # a mark from before there was this fact
         return confirmed_at(context)
-    # What the mark before found is carried, and may be minutes short of the gap only.
+    # What the mark before found is carried, and may lack only minutes of the gap.
     return max(listed_long_enough_at(context), expired.first_since + effective_level(context).gap.total_seconds())
 
 

@@ -1,6 +1,6 @@
-"""The budget of a sweep: the most that it does, and what of a plan that leaves to a later sweep.
+"""The budget of a sweep: the most that it does, and what it leaves to a later sweep.
 
-Bytes and objects limit what is planned, those with the most bytes first; `waves` stops at the instant, and counts
+Bytes and objects limit what is planned, those with the most bytes first; `waves` stops at `until`, and counts
 requests. An object that is left has the outcome `over_budget`.
 """
 
@@ -59,13 +59,13 @@ class Budget:
         return cls(wanted.most_bytes, wanted.most_objects, until, wanted.most_requests)
 
     @property
-    def is_any(self) -> bool:
+    def is_limited(self) -> bool:
         """True if anything is limited."""
         return self != Budget()
 
     @property
     def limits_plans(self) -> bool:
-        """True if not all that may be deleted can be planned."""
+        """True if bytes or objects are limited."""
         return self.most_bytes is not None or self.most_objects is not None
 
     def as_json(self) -> Json:
@@ -142,6 +142,6 @@ class Cut:
 
 
 def dealt(pieces: Sequence[Item], tasks: int | None) -> list[Item]:
-    """Pieces in the order in which so many tasks side by side, each with a run of them, begin with the first ones."""
+    """The pieces, dealt to so many tasks that each take a run of them: so the first pieces begin first."""
     width = min(tasks or len(pieces), len(pieces))
     return [piece for first in range(width) for piece in pieces[first::width]]

@@ -31,7 +31,7 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import left_over
 from lakegc_core.sweep.keeping import kept, promised
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import AFTER, absent, lying, settled, spread
+from lakegc_core.sweep.lost import AFTER, absent, settled, spread, still_there
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
@@ -121,7 +121,8 @@ class SweepCall:
                 return self._conclude(self._look_again(attempt + 1))
             if self.waves.is_over:
                 self._leave_the_rest(attempt)
-                return self._conclude((self._last_look if self.waves.gone else self._look_again)(attempt + 1))
+                look = self._look_if_possible if self.waves.gone else self._look_again
+                return self._conclude(look(attempt + 1))
             candidates, before = self._left(), to_sweep
             to_sweep = count_of(candidates.as_frame())
             self.spinning.look(before, to_sweep)
@@ -137,7 +138,7 @@ class SweepCall:
         self._journal(settled(spread(self.record.left()), self.context.data, Outcome.LEFT), attempt)
         if is_own := self.context.header.format == FORMAT:
             self.waves.read_last_ring()
-        return self._conclude(self._last_look(attempt + 1) if is_own else None, closed=True)
+        return self._conclude(self._look_if_possible(attempt + 1) if is_own else None, closed=True)
 
     def _preview(self, plan: Plan) -> SweepResult:
         """The result of a dry run: what would be deleted, and how long that would take."""
@@ -147,7 +148,7 @@ class SweepCall:
         return replace(result, estimate=found, over_budget=totals.over_budget)
 
     def _leave_restored(self) -> None:
-        """Put on record that objects of the plan stay which a restore brought back after the sweep broke off."""
+        """Record objects of the plan as `rescued` that a restore brought back after the sweep broke off."""
         back = self.record.brought_back
         if back is not None:
             rows = spread(self.record.left().join(many(back), "address", "left_semi"))
@@ -177,8 +178,8 @@ class SweepCall:
         self._tell_lakefs()
 
     def _remember_accepted(self) -> None:
-        """Keep what a person accepted, once the sweep has looked or has nothing to look for. A word for a drill counts
-        for that alone."""
+        """Keep what a person accepted, once the sweep has looked or has nothing to look for. An acceptance for a
+        drill counts for that drill alone."""
         if not (self.dry_run or isinstance(self.only, Chosen)):
             only = self.record.plan().get("only") if self.record.is_begun else self.only
             remember_accepted(self.context, self.verdicts, of_mark=only is None)
@@ -204,13 +205,13 @@ class SweepCall:
         else:
             return
         raise RefusedError(
-            f"A sweep of mark {self.context.header.mark_id} broke off that {what}. Nothing more was deleted. Finish it "
+            f"The unfinished sweep of mark {self.context.header.mark_id} {what}. Nothing more was deleted. Finish it "
             f"first: lakegc {finish}."
         )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome; at, if not now) on record. A column AFTER is the time of an
-        event before: the new one is dated later than that, because tasks date a delete as late as it can have been."""
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. Column AFTER is the time of
+        the previous event. The new one is dated later, because tasks date a delete as late as it can have been."""
         from pyspark.sql import functions as F
 
         at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())
@@ -224,17 +225,20 @@ class SweepCall:
     def _expired(self) -> Dataset:
         return self.context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
-    def _last_look(self, attempt: int) -> Look | None:
-        """`_look_again`, or None if it fails, perhaps for ever: nothing more is deleted."""
+    def _look_if_possible(self, attempt: int) -> Look | None:
+        """Look once more; None if that fails, perhaps for ever: nothing more will be deleted."""
         try:
             return self._look_again(attempt)
         except LakegcError as error:
-            self.context.say(f"{Stage.SWEPT_REPORT}: nobody looked for what is live. {error}")
+            self.context.say(
+                f"{Stage.SWEPT_REPORT}: the last look failed, so that live objects may be unknown. {error}"
+            )
             return None
 
     def _look_again(self, attempt: int) -> Look:
-        """Look once more: at staged entries, rules, branches, tags and all that they retain. What is live of all that
-        the mark found expired waits anew. What is live of the plan, and gone from the store, is recorded as lost."""
+        """Look once more: at staged entries, rules, branches, tags and all that they retain. Expired
+        objects that are live now wait anew. Objects of the plan that are live, and gone from the store, are recorded as
+        lost."""
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
         self._record_lost(look, attempt)
         look.remember(self.spark, self.context, self._expired, lenient=self.waves.resumed or self.closing)
@@ -252,7 +256,7 @@ class SweepCall:
         planned_at = self.record.plan().get("planned_at")
         result = replace(result, **kept(self.context, self.record.number, totals, planned_at), **self._gone_by(totals))
         for key in self.record.unread:
-            self.context.say(f"{Stage.SWEPT_REPORT}: {key} does not read; what it alone told is not in the totals")
+            self.context.say(f"{Stage.SWEPT_REPORT}: {key} cannot be read; the totals lack what it alone records")
         report = asdict(result) | {
             "guards": [asdict(verdict) for verdict in self.verdicts],
             "judged_at": self.judged_at,
@@ -278,15 +282,15 @@ class SweepCall:
             return
         deleted, back = self.record.outcomes().where(F.col("outcome") == Outcome.DELETED), self.record.brought_back
         deleted = deleted if back is None else deleted.join(many(back), "address", "left_anti")
-        there = lying(deleted, self.context.data, samples, self.record.folder)
+        there = still_there(deleted, self.context.data, samples, self.record.folder)
         if there is not None:
             self._journal(there, self.record.next_attempt())
 
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Divide the objects that were `already_gone` into those that sweeps deleted and those that others did."""
-        others = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
-        is_known = not others or not self.record.others.are_open()
-        return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": others if is_known else None}
+        by_nobody = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
+        is_known = not by_nobody or not self.record.others.are_open()
+        return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": by_nobody if is_known else None}
 
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
@@ -321,6 +325,6 @@ class SweepCall:
             canaries=self.canaries,
             delete_conditions=self.waves.conditions.as_json(),
             rings=self.waves.rings_told(),
-            budget=self.budget.as_json() if self.budget.is_any else {},
+            budget=self.budget.as_json() if self.budget.is_limited else {},
             price=self.context.settings.price,
         )

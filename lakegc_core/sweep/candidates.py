@@ -21,11 +21,12 @@ from lakegc_core.tables.hashing import hash_strings
 PLANNED = "planned"
 """The outcome of a candidate that may be deleted."""
 JUDGED = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("canary", pa.bool_(), nullable=False)])
-WITH_RING = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("ring", pa.int8(), nullable=False)])
+WITH_RANK = pa.schema([*PLAN_SCHEMA, OUTCOMES_SCHEMA.field("outcome"), pa.field("rank", pa.int8(), nullable=False)])
 
 
 def sides_of(candidates: Mapped, canaries: Mapped) -> list[Mapped]:
-    """Both as one; or each alone where tasks read the candidates in Python: a union would pass them through the JVM."""
+    """Candidates and canaries as one; or as two where tasks read the candidates in Python: a union would pass them
+    through the JVM."""
     as_one = isinstance(candidates.of, Few) or candidates.make is None
     return [both(candidates, canaries)] if as_one else [candidates, canaries]
 
@@ -35,7 +36,7 @@ def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     for rows in batches:
         told = rows["outcome"] if "outcome" in rows.schema.names else pa.nulls(rows.num_rows, pa.string())
         more = {"outcome": pc.fill_null(told, PLANNED), "canary": pa.repeat(is_canary, rows.num_rows)}
-        yield row_of(JUDGED, columns_of(rows) | more)
+        yield batch_of(JUDGED, columns_of(rows) | more)
 
 
 def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,7 +55,7 @@ def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             *map(str, (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED)),
             before,
         )
-        yield row_of(JUDGED, columns_of(rows) | {"outcome": told})
+        yield batch_of(JUDGED, columns_of(rows) | {"outcome": told})
 
 
 def answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +64,7 @@ def answered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for rows in batches:
         before = rows["outcome"]
         told = pc.if_else(pc.equal(before, PLANNED), pc.coalesce(rows["verdict"], before), before)
-        yield row_of(JUDGED, columns_of(rows) | {"outcome": told})
+        yield batch_of(JUDGED, columns_of(rows) | {"outcome": told})
 
 
 def of_mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,26 +95,27 @@ def shown_of(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[Jso
 
 
 def not_shown(shown: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The candidates of the mark, of which none of these addresses is planned."""
+    """The candidates of the mark; those at these addresses are `unconfirmed`."""
     for rows in batches:
         told = pc.if_else(_planned_of(shown, rows), str(Outcome.UNCONFIRMED), rows["outcome"])
-        yield row_of(JUDGED, columns_of(rows) | {"outcome": told}).filter(pc.invert(rows["canary"]))
+        yield batch_of(JUDGED, columns_of(rows) | {"outcome": told}).filter(pc.invert(rows["canary"]))
 
 
 def _planned_of(addresses: pa.Array, rows: pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.equal(rows["outcome"], PLANNED), pc.is_in(rows["address"], value_set=addresses))
 
 
-def with_ring(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with `ring`, by the hash of the address: 5 has nine rows in ten, 4 nine in a hundred, and so on."""
+def with_rank(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with `rank`, by the hash of the address: nine rows in ten have 5, nine in a hundred 4, and so on. Parts are
+    sorted by it."""
     for rows in batches:
-        ring = np.log10(1 + hash_strings(rows["address"]) % 999_999).astype(np.int8)
-        yield row_of(WITH_RING, columns_of(rows) | {"ring": pa.array(ring)})
+        rank = np.log10(1 + hash_strings(rows["address"]) % 999_999).astype(np.int8)
+        yield batch_of(WITH_RANK, columns_of(rows) | {"rank": pa.array(rank)})
 
 
-def by_ring(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def by_rank(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     every = pa.Table.from_batches(batches, shape)
-    yield from every.sort_by([("ring", "ascending"), ("address", "ascending")]).to_batches()
+    yield from every.sort_by([("rank", "ascending"), ("address", "ascending")]).to_batches()
 
 
 def stamped(rows: Mapped, attempt: int, at: float | None = None) -> Mapped:
@@ -128,9 +130,9 @@ def _each_stamped(
 ) -> Iterator[pa.RecordBatch]:
     for rows in batches:
         more = {"attempt": pa.repeat(pa.scalar(attempt, pa.int32()), rows.num_rows), "at": pa.repeat(at, rows.num_rows)}
-        yield row_of(shape, columns_of(rows) | more)
+        yield batch_of(shape, columns_of(rows) | more)
 
 
-def row_of(shape: pa.Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """The columns of a schema, by name."""
+def batch_of(shape: pa.Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """These columns as a batch of the schema."""
     return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in shape], schema=shape)

@@ -61,8 +61,8 @@ BATCH = 1000
 """The most keys a call; a store, or a low ceiling of deletes a second, takes fewer."""
 
 _JOURNAL = 16_000
-"""Outcomes that are written together, which a killed task may have to send again; of a piece above eight times so many
-rows an eighth."""
+"""Outcomes that are written together, which a killed task may have to send again; a piece of more than eight times as
+many rows writes an eighth of them at once."""
 
 JOURNAL_EVERY = 10.0
 """Seconds after which outcomes are written, however few they are: to send them again to a slow store would be dear."""
@@ -77,7 +77,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows that are left of one part of a plan: ranges of them, in order; None for all.
+    """Rows that are left of one part of a plan. `left`: the ranges of rows, in order; None: all rows.
 
     `most_requests`: the most that one task may send for them; None: no limit. `asked_before`: a task that died may have
     sent them without a record.
@@ -138,8 +138,8 @@ class Deletion:
 
     def run(self, piece: Piece) -> Iterator[Json]:
         """Delete one piece, batch by batch, until it is done, the time is up or its requests are spent. Yields the rows
-        that are left, how many others stay (`stay`), the number of requests, and what kept an object from being copied,
-        if anything did.
+        that were not sent (`left`), how many were sent and are not gone (`stay`), the number of requests, and what kept
+        an object from being copied, if anything did.
 
         Batches are under way side by side, as many as the store takes, while outcomes are journalled. RefusedError if
         another collector has taken over: the process that sent this task may be dead.
@@ -246,8 +246,8 @@ class Deletion:
 
 
 class _Journal:
-    """Puts outcomes on record, many together; remembers the rows that have none (`left`), and counts those whose
-    objects `stay`."""
+    """Puts outcomes on record, many together; remembers the rows that were not sent (`left`), and counts those that
+    were sent and are not gone (`stay`)."""
 
     def __init__(self, work: Deletion, piece: Piece) -> None:
         self._work = work
@@ -315,8 +315,8 @@ def _is_repeated() -> bool:
 
 
 class Wave(NamedTuple):
-    """What a wave left of its pieces, the requests that it sent, why an object was not copied, of one of them, and how
-    many objects stay although they were sent."""
+    """What a wave left of its pieces, and the requests that it sent. `problem`: why one object was not copied; `stay`:
+    number of objects that were sent and are not gone."""
 
     left: list[Piece]
     requests: int
@@ -325,8 +325,8 @@ class Wave(NamedTuple):
 
 
 def run_wave(spark: SparkSession, pieces: Sequence[Piece], work: Deletion, tasks: int | None = None) -> Wave:
-    """Delete pieces of a plan on the executors, `tasks` side by side at most, until it is done or time is up. With 0
-    tasks in this process, which is quicker for few objects."""
+    """Delete pieces of a plan on the executors, `tasks` side by side at most, until it is done or time is up. 0 tasks:
+    in this process, which is quicker for few objects."""
     # Ask the store before the collector's clock. The time between makes `ahead` too small, so tasks stop too early,
     # never too late.
     reached = earliest(work.data)

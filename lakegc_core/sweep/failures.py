@@ -1,8 +1,8 @@
 """Objects that earlier sweeps failed to delete: a sweep with a budget tries them last, and does not hide why they stay.
 
-Only what another night need not do better counts: not a lost answer, not a store that was asked too much, and not
-credentials that were no good. Other codes may mean the object (a lock) or the role (a missing right). So a failure
-counts for a week after the delete was sent; then the object has its turn again.
+A failure counts only if another night may repeat it: no lost answer, no throttling, no bad credentials. Other codes may
+mean the object (a lock) or the role (a missing right). So a failure counts for a week after the delete was sent; then
+the object has its turn again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakegc_core.names import FAILED, NO_ANSWER, Outcome
 from lakegc_core.spark.tasks import Mapped, many, moment
 from lakegc_core.store.base import connect
 from lakegc_core.store.delete_results import REPEATED_CODES, THROTTLED_CODES
-from lakegc_core.sweep.candidates import row_of
+from lakegc_core.sweep.candidates import batch_of
 from lakegc_core.sweep.lost import absent, settled, spread
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.tables.gather import columns_of, rows_of_feeds
@@ -50,7 +50,7 @@ _CREDENTIALS = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "Invalid
     "TransportError",
     "401",
 }
-_PASSING = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REPEATED_CODES | _CREDENTIALS)]
+_TRANSIENT = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REPEATED_CODES | _CREDENTIALS)]
 
 
 def failed_before(spark: SparkSession, context: MarkContext) -> DataFrame | None:
@@ -70,20 +70,20 @@ def failed_before(spark: SparkSession, context: MarkContext) -> DataFrame | None
 
 
 def _may_tell_of_failures(context: MarkContext, record: Record) -> bool:
-    """False if the report of the sweep says that all its deletes went well."""
+    """False if the report of the sweep names no failure that counts."""
     try:
         report = report_of(connect(context.workspace), context.artifacts(record.mark_id).folder, record.number)
     except MarkError:
         return True
     outcomes = {} if report is None else report.get("outcomes", {})
     failed = {name for name, count in outcomes.items() if count and name.startswith(FAILED)}
-    return report is None or not failed <= set(_PASSING)
+    return report is None or not failed <= set(_TRANSIENT)
 
 
 def _failures(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The rows of a journal whose delete failed, by their columns."""
-    passing = pc.is_in(rows["outcome"], pa.array(_PASSING, pa.string()))
-    rows = rows.filter(pc.and_not(pc.starts_with(rows["outcome"], FAILED), passing))
+    transient = pc.is_in(rows["outcome"], pa.array(_TRANSIENT, pa.string()))
+    rows = rows.filter(pc.and_not(pc.starts_with(rows["outcome"], FAILED), transient))
     return {name: rows[name] for name in COLUMNS[Kind.SWEPT].names}
 
 
@@ -96,19 +96,20 @@ def with_failures(rows: Mapped, failed: DataFrame | None) -> Mapped:
 
 
 def _no_failure(shape: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (row_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
+    return (batch_of(shape, columns_of(rows) | {FAILURE: pa.nulls(rows.num_rows, pa.string())}) for rows in batches)
 
 
 def left_over(
     spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, outcome: Outcome, *, is_unsure: bool
 ) -> Iterator[DataFrame]:
     """The outcomes (address, size, outcome; at, if not now) of the planned objects that have none when a sweep ends
-    before all is done: `outcome`, or what is known better. Journal each frame as of `attempt` before you take the next.
+    before all is done: `outcome`, or a more exact one. The second frame reads the journal: put the first one into it
+    as of `attempt` before you take the second.
     `is_unsure`: a delete can lack its record: the store is asked.
     """
     from pyspark.sql import functions as F
 
-    rest = record.untold()
+    rest = record.without_outcome()
     if is_unsure:
         yield settled(spread(rest), context.data, outcome)
     else:
@@ -125,7 +126,8 @@ def told_of_the_rest(
     failed: DataFrame | None,
     outcome: Outcome = Outcome.OVER_BUDGET,
 ) -> DataFrame | None:
-    """More of the objects that are journalled as left (by `outcome`) at an attempt: columns address, size, outcome, at.
+    """More exact outcomes of objects that an attempt journalled as left (by `outcome`): columns address, size, outcome,
+    at.
 
     Those of `failed` keep their failure and its time, because nothing was sent for them now; those that earlier sweeps
     of the mark deleted without an answer, and that the store lacks, are `already_gone`. None if there can be none.

@@ -230,13 +230,14 @@ class Glance:
         return len(self._fetched) > MOST_FETCHED // 2
 
     def rules_changed(self) -> bool:
-        """True when the rules in force are other ones than the look saw: a whole look is due."""
+        """True when the rules in force differ from those that the look saw: a whole look is due."""
         rules = self.context.client.gc_rules(self.context.header.repository)
         now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
         return bool(now != self.look.facts.retention_commits.rules)
 
     def changed_refs(self) -> Dataset | None:
-        """All branches and tags of now (REFS_SCHEMA); None if they are those of the last call, or of the look."""
+        """All branches and tags (REFS_SCHEMA); None if they are unchanged since the last call, or since the look before
+        any call."""
         client, repository = self.context.client, self.context.header.repository
         named = (("branch", client.branches(repository)), ("tag", client.tags(repository)))
         now = {(kind, ref.name, ref.commit_id) for kind, refs in named for ref in refs}
@@ -249,7 +250,8 @@ class Glance:
 
     def read(self, refs: Dataset) -> Dataset:
         """The entries of all commits that count with these refs, if neither the mark nor this sweep knew them
-        (ENTRIES_SCHEMA). IncompleteError if the walk does not say how many commits there are, or has others."""
+        (ENTRIES_SCHEMA). IncompleteError if the walk does not say how many commits there are, or says another
+        number."""
         out = self.look.reads.newly_retained
         walk = NewlyRetained(place=self._place(refs), out=out, extra=self._fetched)
         results = walk_until_known(partial(run_tasks, self.spark), self.context, walk)

@@ -29,12 +29,12 @@ AFTER = "after"
 
 def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The rows whose object (column `address`) the store does not hold, by a request each on the executors."""
-    return _those(rows, config, absent=True)
+    return _those(rows, config, want_absent=True)
 
 
 def present(rows: DataFrame, config: StoreConfig) -> DataFrame:
     """The other rows: those whose object the store holds."""
-    return _those(rows, config, absent=False)
+    return _those(rows, config, want_absent=False)
 
 
 def spread(rows: DataFrame) -> DataFrame:
@@ -42,7 +42,7 @@ def spread(rows: DataFrame) -> DataFrame:
     return rows.repartition(2 * spark_width(rows.sparkSession))
 
 
-def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
+def still_there(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
     """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If it
     shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE and AFTER; else None.
 
@@ -58,11 +58,11 @@ def lying(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> D
     return present(spread(each), config).withColumn("outcome", F.lit(STILL_THERE))
 
 
-def _those(rows: DataFrame, config: StoreConfig, *, absent: bool) -> DataFrame:
+def _those(rows: DataFrame, config: StoreConfig, *, want_absent: bool) -> DataFrame:
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             found = _are_absent(config, batch.column("address").to_pylist())
-            yield batch.filter(pa.array([each is absent for each in found], pa.bool_()))
+            yield batch.filter(pa.array([each == want_absent for each in found], pa.bool_()))
 
     return rows.mapInArrow(body, rows.schema)
 
@@ -146,8 +146,8 @@ _KEPT_NOW = (Outcome.NOT_IN_BACKUP, FOREIGN)
 def mark_gone(table: pa.Table, config: StoreConfig, *, asked: bool) -> pa.Table:
     """The rows (columns `address`, `outcome`), in which objects that wait for a later sweep (unconfirmed, or over the
     budget) and that are gone are `already_gone`: no mark will find them again. `asked`: a sweep that broke off had
-    planned all of them. Then this concerns what lakegc.yaml now keeps, too (without a backup, or with an unknown name);
-    and each gets a second row, NO_ANSWER, because a delete of that sweep may have had no answer."""
+    planned all of them. Then objects that lakegc.yaml now keeps (without a backup, or of unknown name) count too,
+    and each gone object gets a second row, NO_ANSWER, because a delete of that sweep may have had no answer."""
     waiting = pc.is_in(table["outcome"], pa.array([*_WAITING, *(_KEPT_NOW if asked else ())], pa.string()))
     rows = table.filter(waiting)
     gone = pa.array(_are_absent(config, rows["address"].to_pylist()), pa.bool_())

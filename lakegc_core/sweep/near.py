@@ -1,4 +1,4 @@
-"""Paths near to what a ring of a sweep deletes: those that read before it have to read after it.
+"""Paths near to what a ring of a sweep deletes: those that can be read before it must be readable after it.
 
 Nearest is the path at which a deleted object itself was last shown, on the branch where that was and on others. Then
 come paths of the same folder, of the same slice or size first, and the canaries of the plan. All are read through
@@ -58,18 +58,19 @@ _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many
 _MOST_OWN, _MOST_OTHERS = 200, 50
 _FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
 _NO_ANSWER, _GONE = 0, 410
-_NO_PATH = 404  # somebody deleted it from the ref meanwhile, or the ref
+_NO_PATH = 404  # says nothing of a loss: the path or its ref is gone, or the object lies elsewhere
 
 
 def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Near]:
-    """Some hundred paths near to the objects of a ring that read now, of objects in the namespace. Where objects were
-    last shown, only the mark knows; what refs show is asked of lakeFS. ServerError if it gives no answer,
-    IncompleteError if no path reads and one answers in a way that says nothing of its data: then nothing would tell of
-    a loss."""
+    """Some hundred paths near to a ring's objects that can be read now, and whose objects lie in the namespace. Where
+    objects were last shown, only the mark knows; what refs show is asked of lakeFS. ServerError if it gives no answer,
+    IncompleteError if no path can be read and one answers in a way that says nothing of its data: then nothing would
+    tell of a loss."""
     sizes = dict(_some_of(ring))
     shown = last_paths(spark, context, sorted(sizes))
     names, refs = _refs(context)
     own = [each for each in shown if each[0] in names]
+    # Each path on every ref; the paths begin with different refs.
     own += [(refs[(row + turn) % len(refs)], path) for turn in range(len(refs)) for row, (_, path) in enumerate(shown)]
     near = [
         *islice(own, _MOST_OWN),
@@ -83,8 +84,8 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
     if odd and not reads:
         (ref, path, _), status = odd[0]
         raise IncompleteError(
-            f"No path near to what is to be deleted reads; {path!r} on {ref} answers {status}. So nothing would tell "
-            f"if live data went. {_until_it_reads(context)}"
+            f"No path near to what is to be deleted can be read; {path!r} on {ref} answers {status}. So "
+            f"nobody would notice a loss. {_until_it_reads(context)}"
         )
     return reads
 

@@ -39,9 +39,9 @@ from lakegc_core.sweep.canaries import Canaries, choose
 from lakegc_core.sweep.candidates import (
     JUDGED,
     PLANNED,
-    WITH_RING,
+    WITH_RANK,
     answered,
-    by_ring,
+    by_rank,
     gone,
     live,
     looked_at,
@@ -52,7 +52,7 @@ from lakegc_core.sweep.candidates import (
     sides_of,
     stamped,
     there,
-    with_ring,
+    with_rank,
 )
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import FAILURE, failed_before, told_of_the_rest, with_failures
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to delete
-_CANDIDATES, _TOLD = "candidates", "told"  # datasets of a look
+_CANDIDATES, _DECIDED = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
 _SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
@@ -198,7 +198,7 @@ class Planner:
         if max(look.referred_to().rows, look.kept_by_holds().rows) > MOST:  # keys that a job would shuffle for each
             sides = [reduce(both, sides)]
         looked = [self._looked_at(each, look, out) for each in sides]
-        candidates, told = (reduce(add, (each[name] for each in looked)) for name in (_CANDIDATES, _TOLD))
+        candidates, told = (reduce(add, (each[name] for each in looked)) for name in (_CANDIDATES, _DECIDED))
         if told.rows:
             rescues.rescue(self.context, told.mapped(self.spark).then(JUDGED, live))
         self._check_neighbours(look)
@@ -218,7 +218,7 @@ class Planner:
         ready = min(look.began_at, self.judged_at) - self.context.level.gap.total_seconds()
         rows = flagged(self.spark, judged, "live", look.referred_to())
         rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
-        return out.divide(rows, dict.fromkeys((_CANDIDATES, _TOLD), JUDGED), _split_planned)
+        return out.divide(rows, dict.fromkeys((_CANDIDATES, _DECIDED), JUDGED), _split_planned)
 
     def _known(self) -> Known:
         """Proofs of contents, by earlier marks."""
@@ -230,8 +230,8 @@ class Planner:
         from pyspark.sql import functions as F
 
         at = clock.now().timestamp()
-        failed = failed_before(self.spark, self.context) if self.budget.is_any else None
-        rows = stamped(judged.then(WITH_RING, with_ring), attempt, at)
+        failed = failed_before(self.spark, self.context) if self.budget.is_limited else None
+        rows = stamped(judged.then(WITH_RANK, with_rank), attempt, at)
         parts = write(
             self._ordered(with_failures(rows, failed), partitions),
             here.config,
@@ -247,7 +247,7 @@ class Planner:
             summarise=bytes_of,
         )
         first, last = (here.dataset(PLAN, parts[name], PLAN_SCHEMA) for name in (PLAN, _LAST))
-        if not self.budget.is_any:
+        if not self.budget.is_limited:
             return first
         planned = Dataset(PLAN_SCHEMA, (*largest_first(first.sources), *largest_first(last.sources)))
         if not self.budget.limits_plans:
@@ -265,13 +265,13 @@ class Planner:
         from pyspark.sql import functions as F
 
         if partitions == 1 and rows.few(_ROWS_A_PART):
-            return rows.then(rows.schema, partial(by_ring, rows.schema))
+            return rows.then(rows.schema, partial(by_rank, rows.schema))
         frame = rows.as_frame()
-        if self.budget.is_any:  # the largest objects first
+        if self.budget.is_limited:  # the largest objects first
             spread = frame.repartitionByRange(partitions, F.desc("size"), "address")
         else:  # by unit, so that a batch stays within few prefixes of the store
             spread = frame.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
-        return Mapped(spread.sortWithinPartitions("ring", "address"), rows.schema)
+        return Mapped(spread.sortWithinPartitions("rank", "address"), rows.schema)
 
     def _check_neighbours(self, look: Look) -> None:
         """Judge what the look read of neighbours, which no guard does. RefusedError if a neighbour must be known and is
@@ -285,7 +285,7 @@ class Planner:
 
 def _split_planned(table: pa.Table) -> dict[str, pa.Table]:
     planned = pc.equal(table["outcome"], PLANNED)
-    return {_CANDIDATES: table.filter(planned), _TOLD: table.filter(pc.invert(planned))}
+    return {_CANDIDATES: table.filter(planned), _DECIDED: table.filter(pc.invert(planned))}
 
 
 def _split_seen(table: pa.Table) -> dict[str, pa.Table]:

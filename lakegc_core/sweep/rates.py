@@ -34,15 +34,16 @@ def estimate(context: MarkContext, objects: int, seconds: float, until: float | 
 
     Returns `seconds` in all, `looks` (of these, what does not depend on the number of objects) and the number of
     `sweeps` that they follow from; where these tell a rate, `objects_a_second`; with `until` also `objects_until`, if
-    there are any objects. Empty if no sweep is on record that tells: of enough objects, or where this one is of few, of
-    any.
+    there are any objects. Empty without a sweep on record that tells: one of _ENOUGH objects, or any one if this sweep
+    has fewer than that.
     """
     told, ceiling = list(earlier(context)), context.settings.scale.delete_rate
-    telling = [each for each in told if each[0] >= _ENOUGH] or (told if objects < _ENOUGH else [])
+    large = [each for each in told if each[0] >= _ENOUGH]
+    telling = large or (told if objects < _ENOUGH else [])
     if not telling:
         return {}
     found = {"looks": 2 * seconds, "sweeps": float(len(telling))}  # one before, and one after
-    if telling[0][0] >= _ENOUGH:
+    if large:
         rate = sum(sent for sent, _ in telling) / sum(took for _, took in telling)
         found["objects_a_second"] = min(rate, ceiling) if ceiling else rate
         deletes = objects / found["objects_a_second"]

@@ -118,10 +118,10 @@ class SweepRecord:
         return [number for number in sweeps_of(self._store, self._context.mark.folder) if number < self.number]
 
     def left(self) -> DataFrame:
-        """Objects of this sweep's first plan that its journal does not call finished, but for
+        """Objects of this sweep's first plan that its journal does not call finished, without
 
-        - those that were over the budget of a call: they stay for the next sweep
-        - those that a later sweep has finished with: they count for that one, if this one's journal tells of them
+        - those over the budget of a call: the next sweep takes them
+        - those that this journal has rows of, and a later sweep has finished with: they count for that one
         """
         final = (*FINAL, Outcome.OVER_BUDGET)
         left = self._without_finished(self.planned().frame(self._spark), self.outcomes(), final)
@@ -131,10 +131,10 @@ class SweepRecord:
         rest = left
         for number in later:
             rest = self._without_finished(rest, self._sealed_outcomes(number))
-        untold = left.join(many(self.untold().select("address")), "address", "left_semi")
-        return rest.unionByName(untold).dropDuplicates(["address"])
+        unknown = left.join(many(self.without_outcome().select("address")), "address", "left_semi")
+        return rest.unionByName(unknown).dropDuplicates(["address"])
 
-    def untold(self) -> DataFrame:
+    def without_outcome(self) -> DataFrame:
         """Objects of this sweep's first plan of which its journal says nothing."""
         return self.planned().frame(self._spark).join(many(self.outcomes().select("address")), "address", "left_anti")
 
@@ -264,7 +264,7 @@ class SweepRecord:
             planned = self.planned()
             if not self._lenient:  # else the mark need not read
                 expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
-            if self._is_taken_up:  # it tells how long objects waited: no reason to end without a report
+            if self._is_taken_up:  # `since` is only for waiting times: no reason to end without a report
                 (expired,) = readable(self._spark, [expired])
         copies = copying(self._context, self._context.header.mark_id, self.number)
         plan = self.plan() if self.is_begun else {}
@@ -329,7 +329,7 @@ class SweepRecord:
 
     def _outcomes(self, folder: str) -> DataFrame:
         rows = self.journalled(folder).frame(self._spark)
-        return rows.where(rows["outcome"] != SEEN_AGAIN)  # which is no outcome: another row has that
+        return rows.where(rows["outcome"] != SEEN_AGAIN)  # no outcome: another row has it
 
 
 def _key(source: Source) -> str:

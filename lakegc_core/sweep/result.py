@@ -75,8 +75,7 @@ class SweepResult:
 
     @property
     def bytes_freed(self) -> int:
-        """The bytes that the store has no more: not those that it or a quarantine can still bring back, and none of
-        which nobody knows."""
+        """Bytes that are surely freed: neither the store nor a quarantine can bring any of them back."""
         size, copied = self.bytes_deleted, in_quarantine(self.quarantine, self.bytes_deleted)
         return freed(size, copied, versioned=self.versioned, recoverable=self.recoverable_until is not None)
 
@@ -93,7 +92,7 @@ class SweepResult:
             said.append(self._stopped_by_a_ring)
         if self.unreadable:
             said.append(
-                f"{len(self.unreadable):,} sampled paths read before the sweep and do not now: find out why. "
+                f"{len(self.unreadable):,} sampled paths could be read before the sweep, and cannot now: find out why. "
                 f"{see(Symptom.PATHS_DO_NOT_READ)}"
             )
         if self.failed:
@@ -110,7 +109,8 @@ class SweepResult:
         named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
         return (
             f"Ring {self.rings['stopped_at']} of {self.rings['count']} took live data: {len(gone):,} paths near to "
-            f"what it deleted read before and do not now: {named}. The sweep was stopped; {back}. {see('rings')}"
+            f"what it deleted could be read before, and cannot now: {named}. The sweep was stopped; {back}. "
+            f"{see('rings')}"
         )
 
     @property

@@ -1,4 +1,5 @@
-"""The rings of a sweep: a plan is deleted in shares that grow, and after each ring `near` reads paths that must read.
+"""The rings of a sweep: a plan is deleted in shares that grow. After each ring, `near` reads paths that must
+be readable.
 
 So a plan that names what is live costs the first ring at most, whatever made it wrong. A ring is a part of the plan's
 rows, spread over all of it: `planning` orders each part by the hash of its addresses, `divide` takes the first rows.
@@ -34,13 +35,13 @@ class Rings:
         bounds = (max(LEAST, int(rows * share)) for share in (shares if rows >= SMALL else ()))
         return cls(tuple(sorted({bound for bound in bounds if bound < rows})))
 
-    def number(self, sent: int) -> int:
-        """The number of the ring, from 1, that comes when so many objects were sent."""
-        return 1 + sum(bound <= sent for bound in self.bounds)
+    def number(self, gone: int) -> int:
+        """The number of the ring, from 1, that comes when so many objects are gone."""
+        return 1 + sum(bound <= gone for bound in self.bounds)
 
-    def room(self, sent: int) -> int | None:
+    def room(self, gone: int) -> int | None:
         """The number of objects that the next ring may delete; None: all that are left."""
-        return next((bound - sent for bound in self.bounds if bound > sent), None)
+        return next((bound - gone for bound in self.bounds if bound > gone), None)
 
     @property
     def count(self) -> int:

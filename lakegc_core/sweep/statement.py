@@ -43,7 +43,7 @@ def close_with_statement(
     """Write the statement of a sweep, and close the sweep with this report, which names it. Returns its digest."""
     said = _statement_of(spark, context, record, report)
     record.check_open()  # the statement of whoever closed it is the one that its report names
-    # One of a call that died before its report stood counts for nothing, and is written anew.
+    # A statement of a call that died before its report stood counts for nothing, and is written anew.
     context.mark.store.write(f"{record.folder}/{STATEMENT}", encode(said))
     digest_of_it: str = said["digest"]
     record.close({**report, "statement": digest_of_it})
@@ -63,7 +63,7 @@ def _statement_of(spark: SparkSession, context: MarkContext, record: SweepRecord
 
 def mark_of(mark: MarkArtifacts) -> Json:
     """The part of a statement about the mark: the digest that covers its header and all of its datasets, and the rules
-    that it judged by. None where the mark does not read: a sweep can be closed all the same."""
+    that it judged by. None where the mark cannot be read: a sweep can be closed all the same."""
     try:
         last, commits = mark.require(Stage.EXPIRED_ADDRESSES), mark.require(Stage.RETENTION_COMMITS)
     except MarkError:
@@ -83,7 +83,8 @@ def outcomes_of(journal: Dataset, tree: Tree) -> Json:
 
 
 def statement(mark: Json, plan: Json | None, report: Json, outcomes: Json) -> Json:
-    """The statement of a sweep, by its artifacts as they read. `plan`: without its seal; None if it does not read."""
+    """The statement of a sweep, by those artifacts that can be read. `plan`: without its seal; None if it cannot be
+    read."""
     look = report.get("look") or {}
     guards = report.get("guards", [])
     return {

@@ -87,7 +87,7 @@ def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: 
     from pyspark.sql import functions as F
 
     rows = collected(
-        _final(outcomes, _went_with_copy(copying, first))
+        _final(outcomes, _copied_sql(copying, first))
         # What was deleted and is lost now has freed its bytes all the same; what is still there has not.
         .withColumn(
             "bytes",
@@ -95,7 +95,7 @@ def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: 
                 F.col("outcome") == Outcome.LOST, F.col("freed")
             ),
         )
-        .withColumn("gone_by_others", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
+        .withColumn("gone_by_sweeps", F.expr(f"outcome = '{Outcome.ALREADY_GONE}' AND by_other_marks"))
         .withColumn("delay", F.expr(f"CASE WHEN {_DATED} THEN {_DELAY} END"))
         .withColumn("waiting", F.expr(f"CASE WHEN {_DATED} THEN struct(unix_micros(since) AS since, address) END"))
         .groupBy("outcome")
@@ -103,7 +103,7 @@ def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: 
             F.count("*").alias("objects"),
             F.sum("bytes").alias("bytes"),
             F.sum("size").alias("size"),
-            F.count_if("gone_by_others").alias("gone_by_others"),
+            F.count_if("gone_by_sweeps").alias("gone_by_sweeps"),
             F.count("delay").alias("dated"),
             F.percentile_approx("delay", [*_QUANTILES.values()]).alias("delays"),
             F.min("waiting").alias("oldest"),
@@ -115,8 +115,16 @@ def totals_of(outcomes: DataFrame, copying: Collection[int] | None = (), first: 
     untold = counts.pop(None, 0)
     found = {each.value: 0 for each in ALWAYS_SHOWN} | counts
     over = sum(row["size"] or 0 for row in rows if row["outcome"] == Outcome.OVER_BUDGET)
-    freed, others = sum(row["bytes"] or 0 for row in rows), sum(row["gone_by_others"] for row in rows)
-    return Totals(found, freed, others, untold, over, _delay(rows), _oldest(rows), _copied(rows))
+    return Totals(
+        outcomes=found,
+        bytes_deleted=sum(row["bytes"] or 0 for row in rows),
+        gone_by_sweeps=sum(row["gone_by_sweeps"] for row in rows),
+        untold=untold,
+        bytes_over_budget=over,
+        delay=_delay(rows),
+        oldest=_oldest(rows),
+        copied=_copied(rows),
+    )
 
 
 def _copied(rows: Sequence[Row]) -> dict[str, int]:
@@ -158,9 +166,9 @@ def _oldest(rows: Sequence[Row]) -> dict[str, Any]:
     return {"since": since / 1e6, "address": address, "outcome": row["outcome"]}
 
 
-def _went_with_copy(copying: Collection[int] | None, first: int) -> str:
-    """The rows of a journal by which an object was deleted that has a copy. What went without an answer or a record may
-    have gone in any attempt up to then: only where all of them copied, it has a copy. See `totals_of`."""
+def _copied_sql(copying: Collection[int] | None, first: int) -> str:
+    """SQL: true for the record of a delete whose object has a copy. A delete without an answer may be of any attempt so
+    far: its object has a copy only if all of these copied. For `copying` and `first` see `totals_of`."""
     if copying is None:
         return f"own AND outcome IN ('{Outcome.DELETED}', '{NO_ANSWER}')"
     sure = [*takewhile(lambda attempt: attempt in copying, count(first))]
@@ -169,7 +177,7 @@ def _went_with_copy(copying: Collection[int] | None, first: int) -> str:
     return f"own AND ({' OR '.join((*each, 'false'))})"
 
 
-def _final(outcomes: DataFrame, went_with_copy: str) -> DataFrame:
+def _final(outcomes: DataFrame, copied: str) -> DataFrame:
     """A row for each object of this sweep, with its final outcome, null where it has none."""
     from pyspark.sql import functions as F
 
@@ -184,7 +192,7 @@ def _final(outcomes: DataFrame, went_with_copy: str) -> DataFrame:
             F.max_by(F.struct("outcome", "at"), F.struct("attempt", weight)).alias("last"),
             F.max("since").alias("since"),
             F.max(F.expr(_SENT)).alias("sent"),
-            F.max(F.expr(went_with_copy)).alias("copied"),
+            F.max(F.expr(copied)).alias("copied"),
             F.max(F.when(F.col("outcome") == Outcome.DELETED, F.col("size"))).alias("freed"),
             F.max("size").alias("size"),
             F.max("own").alias("own"),

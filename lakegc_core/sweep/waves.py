@@ -41,8 +41,8 @@ from lakegc_core.tables.parts import spark_width
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MOST_SHARES = 10
-"""Shares of one ring that do not fill it: then it counts as full, or what fails would keep back all other garbage."""
+_MOST_TRIES = 10
+"""The most tries at one ring. Then it counts as full: otherwise objects that fail would hold back all other garbage."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Waves:
     _passed: int = 0
     _gone_before: int = 0
     _stay: int = 0
-    _shares: tuple[int, int] = (0, 0)  # number of the last ring, and its shares so far
+    _tries: tuple[int, int] = (0, 0)  # number of the last ring, and tries at it so far
     _stopped_at: int | None = None
     _keeping: Keeping | None = None  # of this attempt
 
@@ -114,9 +114,9 @@ class Waves:
     def delete(self, plan: Plan, attempt: int) -> bool:
         """Delete a plan ring by ring. False when a whole look is due before all is done, or this call is over.
 
-        After the last wave there is no glance: `_Sweep._look_again` takes a whole look.
+        After the last wave there is no glance: `SweepCall._look_again` takes a whole look.
         """
-        rings = self._rings = self._rings or self._of_first_plan(plan)
+        rings = self._rings = self._rings or self._begin_rings(plan)
         if self.gone:
             return False
         self.is_unsure |= may_run_twice(self.spark)
@@ -134,38 +134,40 @@ class Waves:
             self._read_again(near, number)
             if self.gone or not is_done:
                 return False
-            self._count_share(number, rings)
-            self._passed = rings.number(self._went) - 1 if rest else number - (self._went == went)
+            self._count_try(number, rings)
+            if rest:
+                self._passed = rings.number(self._went) - 1
+            else:  # a last ring of which nothing went shows nothing
+                self._passed = number if self._went != went else number - 1
             if rest and self._passed == number:
                 self.context.say(
                     f"{Stage.SWEPT_REPORT}: ring {number} of {rings.count} is done; {len(near)} paths read"
                 )
         return True
 
-    def _count_share(self, number: int, rings: Rings) -> None:
-        """Count a share of a ring. After the last that a ring may have, so much of what stayed counts as gone as fills
-        this ring, and no other."""
-        ring, shares = self._shares
-        self._shares = (number, shares + 1 if ring == number else 1)
-        if self._shares[1] >= _MOST_SHARES and number < rings.count:
-            self._stay, self._shares = self._gone_before + self.objects - rings.bounds[number - 1], (0, 0)
+    def _count_try(self, number: int, rings: Rings) -> None:
+        """Count a try at a ring. After the last one, just enough of what stayed counts as gone to fill this ring."""
+        ring, tries = self._tries
+        self._tries = (number, tries + 1 if ring == number else 1)
+        if self._tries[1] >= _MOST_TRIES and number < rings.count:
+            self._stay, self._tries = self._gone_before + self.objects - rings.bounds[number - 1], (0, 0)
 
     def _near(self, ring: Sequence[Piece], number: int, plan: Plan) -> list[Near]:
-        """The paths that are read before and after a ring, also if there is only one; none if there are no shares."""
+        """The paths to read before and after a ring, even of a plan with one ring; none if rings are switched off."""
         if not shares_of(self.context):
             return []
         found = near_paths(self.spark, self.context, ring, plan.canaries)
         note(self.context, self.record.folder, number, found)
         return found
 
-    def _of_first_plan(self, plan: Plan) -> Rings:
-        """The rings of this sweep, and what of them an earlier call has sent. The paths of the last ring that it began
-        are read again now: it may have died before it did."""
+    def _begin_rings(self, plan: Plan) -> Rings:
+        """The rings of this sweep; counts what of them is gone by earlier calls. An earlier call may have died before
+        it read the paths of its last ring again: they are read now, and can stop the sweep."""
         rows = plan.objects.rows
         if self.resumed:
             rows, told = self.record.planned().rows, self.record.outcomes()
             told = told.where(told["outcome"].isin(Outcome.DELETED, Outcome.ALREADY_GONE)).select("address")
-            planned = self.record.planned().frame(self.spark, "address")  # others were gone before it
+            planned = self.record.planned().frame(self.spark, "address")  # others were gone before this sweep
             self._gone_before = count_of(told.distinct().join(many(planned), "address", "left_semi"))
             number, near = noted(self.context, self.record.folder)
             self._read_again(near, number)
@@ -185,27 +187,27 @@ class Waves:
             connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(sealed(found)))
 
     def read_last_ring(self) -> None:
-        """Read the paths of the last ring that earlier calls began, before the sweep is closed. What cannot be read is
-        said, and ends nothing."""
+        """Read the paths of the last ring that earlier calls began, before the sweep is closed. If it cannot read
+        them, it says so and goes on."""
         try:
             self._rings = Rings.of(self.record.planned().rows, shares_of(self.context))
             number, near = noted(self.context, self.record.folder)
             self._passed = max(0, number - 1)
             self._read_again(near, number)
         except LakegcError as error:
-            self.context.say(f"{Stage.SWEPT_REPORT}: nobody read the paths near to the last ring. {error}")
+            self.context.say(f"{Stage.SWEPT_REPORT}: the paths near to the last ring were not read. {error}")
 
     def _ring(
         self, plan: Plan, attempt: int, pieces: Sequence[Piece], glance: Glance, *, is_first: bool, is_small: bool
     ) -> bool:
-        """Delete a ring in waves, each right after a glance. False as `delete` does. `is_first`: of its plan."""
+        """Delete a ring in waves, each right after a glance. False as in `delete`. `is_first`: of its plan."""
         valid = self.context.level.look_validity.total_seconds()
         number = 0
         while pieces:
             if self.is_spent:
                 self.context.say(f"{Stage.SWEPT_REPORT}: the budget is spent")
                 return False
-            if self._came_back(glance, plan):
+            if self._look_is_due(glance, plan):
                 self.context.say(f"{Stage.SWEPT_REPORT}: refs or rules have changed; looking again")
                 return False
             if self.lease is not None:
@@ -234,7 +236,7 @@ class Waves:
         sent, later = self._allowed(pieces)
         work = self._work(plan, attempt, until, scale.delete_rate / min(tasks or 1, len(sent)))
         began = time.monotonic()
-        wave = run_wave(self.spark, dealt(sent, tasks) if self.budget.is_any else sent, work, tasks)
+        wave = run_wave(self.spark, dealt(sent, tasks) if self.budget.is_limited else sent, work, tasks)
         self.seconds += time.monotonic() - began
         self.requests += wave.requests
         if wave.problem:
@@ -287,9 +289,9 @@ class Waves:
             keeping=self._keeping,
         )
 
-    def _came_back(self, glance: Glance, plan: Plan) -> bool:
-        """Ask right before a wave: does a commit that counts since the look refer to an object of the plan? Such
-        objects go on record as live."""
+    def _look_is_due(self, glance: Glance, plan: Plan) -> bool:
+        """True if a whole look is due before the next wave: rules changed, many commits are new, or a commit that
+        counts since the look refers to objects of the plan. These go on record as live."""
         if glance.rules_changed() or glance.has_many_commits():
             return True
         refs = glance.changed_refs()
@@ -301,5 +303,5 @@ class Waves:
         back = among(self.spark, plan.objects.mapped(self.spark, "address"), seen.keys())
         if not count_of(back.as_frame().limit(1)):
             return False
-        rescue(self.context, back)  # the next look may fail, and nobody would know when what it asks anew was live
+        rescue(self.context, back)  # the next look may fail; then this alone tells when these objects were live
         return True

@@ -1,6 +1,6 @@
 """The settings of a sweep: for each, the stricter one of the mark's header and of lakegc.yaml as it is now.
 
-A setting that lakegc.yaml leaves out says nothing against the mark's. The modules that read the settings decide what to
+Where lakegc.yaml leaves a setting out, the mark's counts. The modules that read the settings decide what to
 do with them.
 """
 
@@ -17,7 +17,7 @@ from lakegc_core.policy.safety import Level
 
 
 def effective_level(context: MarkContext) -> Level:
-    """The level a mark is swept by: its own or that of lakegc.yaml, the stricter."""
+    """The level a mark is swept by: the stricter of its own and that of lakegc.yaml."""
     policy = context.policy.safety
     return safety.stricter(context.level, safety.level_to_read(policy)) if policy else context.level
 

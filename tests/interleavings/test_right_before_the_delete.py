@@ -19,20 +19,20 @@ from lakegc_core.sweep.planning import Planner
 from lakegc_core.sweep.result import SweepResult
 from tests.interleavings.rig import REGISTRY, Lake, Mechanism, Row, Story, row, stopped_by
 
-_came_back = waves.Waves._came_back
+_look_is_due = waves.Waves._look_is_due
 _look_again = SweepCall._look_again
 
 
 def _not_before_the_first_wave(patch: pytest.MonkeyPatch) -> None:
     begun: list[Glance] = []  # one a plan
 
-    def came_back(sweep: Any, glance: Glance, plan: Any) -> bool:
+    def look_is_due(sweep: Any, glance: Glance, plan: Any) -> bool:
         if not any(each is glance for each in begun):
             begun.append(glance)
             return False
-        return _came_back(sweep, glance, plan)
+        return _look_is_due(sweep, glance, plan)
 
-    patch.setattr(waves.Waves, "_came_back", came_back)
+    patch.setattr(waves.Waves, "_look_is_due", look_is_due)
 
 
 REFS = Mechanism("the glance at refs right before the first delete", _not_before_the_first_wave)

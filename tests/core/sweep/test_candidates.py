@@ -13,16 +13,16 @@ from lakegc_core.names import Json
 from lakegc_core.spark.tasks import both, run_on_rows
 from lakegc_core.sweep.candidates import (
     JUDGED,
-    WITH_RING,
+    WITH_RANK,
     answered,
-    by_ring,
+    by_rank,
     live,
     looked_at,
     not_shown,
     planned,
     shown_of,
     stamped,
-    with_ring,
+    with_rank,
 )
 from tests.support.rows import BOTH, Rows, few, told
 
@@ -111,9 +111,9 @@ def test_an_outcome_that_is_known_stays_and_the_others_are_planned(quick: SparkS
 
 
 def test_small_rings_come_first_and_every_row_has_its_ring(quick: SparkSession) -> None:
-    rows = few(quick, [row(f"data/{number}") for number in range(5_000)], JUDGED).then(WITH_RING, with_ring)
-    every = told(rows.then(WITH_RING, partial(by_ring, WITH_RING)))
-    assert len(every) == 5_000 and [each["ring"] for each in every] == sorted(each["ring"] for each in every)
-    share = [sum(each["ring"] == ring for each in every) / 5_000 for ring in (5, 4, 3)]
+    rows = few(quick, [row(f"data/{number}") for number in range(5_000)], JUDGED).then(WITH_RANK, with_rank)
+    every = told(rows.then(WITH_RANK, partial(by_rank, WITH_RANK)))
+    assert len(every) == 5_000 and [each["rank"] for each in every] == sorted(each["rank"] for each in every)
+    share = [sum(each["rank"] == ring for each in every) / 5_000 for ring in (5, 4, 3)]
     assert share == pytest.approx([0.9, 0.09, 0.009], rel=0.2)
     assert {(each["attempt"], each["at"].timestamp()) for each in told(stamped(rows, 3, 7.5))} == {(3, 7.5)}

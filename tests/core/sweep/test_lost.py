@@ -13,7 +13,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.names import STILL_THERE, Outcome
 from lakegc_core.store.local import LocalConfig, LocalStore
 from lakegc_core.sweep.deletion import PLAN_SCHEMA
-from lakegc_core.sweep.lost import absent, lying, mark_gone, mark_lost, present, seen_again, settled
+from lakegc_core.sweep.lost import absent, mark_gone, mark_lost, present, seen_again, settled, still_there
 from tests.support.night_stores import SealedConfig
 from tests.support.rows import BOTH, few, told
 
@@ -89,9 +89,9 @@ def test_an_object_that_was_deleted_twice_and_is_there_is_told_once_after_its_la
         [("data/there", 1, 1), ("data/there", 1, 3), ("data/there", 1, 2), ("data/gone", 1, 4)],
         "address string, size long, at long",
     )
-    found = lying(rows, store, 4, "salt")
+    found = still_there(rows, store, 4, "salt")
     assert found is not None and [tuple(row) for row in found.collect()] == [("data/there", 1, 3, STILL_THERE)]
-    assert lying(rows.where("address = 'data/gone'"), store, 4, "salt") is None
+    assert still_there(rows.where("address = 'data/gone'"), store, 4, "salt") is None
 
 
 @pytest.mark.parametrize("address", ["data/./x", "data/../x", "data//x", "data/\0", "data/" + "n" * 300])

@@ -102,7 +102,7 @@ def test_the_older_layouts_and_the_csv_are_read_the_same(replay: Callable[[str],
     record = SweepRecord(spark, context, dry_run=False)
     record.begin(Dataset(PLAN_SCHEMA), 1, {"only": None})
     before = found.files()
-    with pytest.raises(RefusedError, match="broke off that was not one of addresses:old"):
+    with pytest.raises(RefusedError, match="unfinished sweep of mark ours was not one of addresses:old"):
         swept_report(spark, context, only=other_tools.find_other_mark(context, "addresses:old"))
     assert found.files() == before
 

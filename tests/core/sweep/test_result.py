@@ -34,5 +34,5 @@ def test_objects_that_were_lost_and_paths_that_do_not_read_any_more_are_said_wit
     assert found.lost == 2
     for said in ("2 objects were found referenced after they had been deleted", "restore them, and report this"):
         assert said in found.trouble
-    assert "1 sampled paths read before the sweep and do not now" in found.trouble
+    assert "1 sampled paths could be read before the sweep, and cannot now" in found.trouble
     assert "1 objects could not be deleted" in found.trouble

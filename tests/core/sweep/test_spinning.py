@@ -37,7 +37,7 @@ def test_the_next_sweep_goes_on_where_one_that_got_nowhere_stopped(swept: Swept)
 
 
 def test_looks_that_lead_to_nothing_end_the_sweep_with_an_error(swept: Swept) -> None:
-    swept.patch.setattr(waves.Waves, "_came_back", lambda *arguments: True)
+    swept.patch.setattr(waves.Waves, "_look_is_due", lambda *arguments: True)
     with pytest.raises(IncompleteError, match=r"5 looks in a row led to nothing.* 3 objects are left"):
         swept.sweep()
     assert swept.looks == spinning.MOST

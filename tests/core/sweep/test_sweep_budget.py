@@ -50,7 +50,7 @@ def test_what_a_command_is_given_counts_instead_of_lakegc_yaml_and_the_time_of_d
     assert Budget.of(told, now) == Budget(10, until=datetime(2026, 11, 26, 22, tzinfo=UTC).timestamp())
     given = BudgetSettings(most_objects=5, until=time(6, 0))
     assert Budget.of(told, now, given) == Budget(10, 5, datetime(2026, 11, 27, 6, tzinfo=UTC).timestamp())
-    assert not Budget.of(BudgetSettings(), now).is_any
+    assert not Budget.of(BudgetSettings(), now).is_limited
 
 
 # --- what is planned ---

@@ -52,7 +52,7 @@ def test_a_sweep_on_executors_whose_clocks_are_two_hours_wrong_takes_one_wave(sw
 
 def test_what_a_task_that_died_deleted_counts_as_deleted_when_the_sweep_plans_anew(swept: Swept) -> None:
     came_back = iter([False, True])
-    swept.patch.setattr(waves.Waves, "_came_back", lambda *_: next(came_back, False))
+    swept.patch.setattr(waves.Waves, "_look_is_due", lambda *_: next(came_back, False))
 
     def wave(spark: SparkSession, pieces: list[Piece], work: Deletion, tasks: int | None) -> Wave:
         if swept.waves > 1:
@@ -235,7 +235,7 @@ def test_what_other_sweeps_had_deleted_before_the_plan_fills_no_ring_of_a_sweep_
     record: Any = SimpleNamespace(planned=lambda: plan, outcomes=lambda: outcomes, folder="sweeps/1")
     taken_up = waves.Waves(spark, bench.context, record, None, Spinning(bench.context), resumed=True)
     bench.patch.setattr(waves, "shares_of", lambda context: [0.001])
-    rings = taken_up._of_first_plan(Plan(plan, SimpleNamespace(), None, Canaries(bench.context)))
+    rings = taken_up._begin_rings(Plan(plan, SimpleNamespace(), None, Canaries(bench.context)))
     assert (rings.bounds, taken_up._went, rings.number(taken_up._went)) == ((10,), 5, 1)
 
 
