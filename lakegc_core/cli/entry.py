@@ -32,9 +32,9 @@ ended."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started this process
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")  # what a terminal's encoding lacks is shown as ?
     try:
@@ -75,6 +75,8 @@ def _run(given: list[str]) -> int:
     if given and not given[0].startswith("-") and given[0] not in names:
         meant = did_you_mean(given[0], names) or f"The verbs are {', '.join(names)}."
         top.error(f"there is no verb {given[0]!r}. {meant} `lakegc --help` says what each does.")
+    if verb := _verb_behind_options(given, names):
+        top.error(f"options stand behind the verb: lakegc {verb} … {given[0]}")
     options, unknown = top.parse_known_args(given)
     if unknown:
         options.usage.error(f"unrecognized arguments: {' '.join(unknown)}{_options_meant(options.usage, unknown)}")
@@ -87,7 +89,7 @@ def _run(given: list[str]) -> int:
     reporter = Reporter(quiet=options.quiet)
     try:
         clock.now()  # which a variable may replace: a wrong one is said at once
-        if getattr(options, "repository", None):
+        if getattr(options, "repository", None) is not None:
             options.repository = repository_name(options.repository)
         code: int = options.verb(options, reporter)
         return code
@@ -117,6 +119,13 @@ def _run(given: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return _interrupted(given, options)
+
+
+def _verb_behind_options(given: Sequence[str], names: Sequence[str]) -> str | None:
+    """The verb before which an option stands that only verbs have; None if none does."""
+    if not given or not given[0].startswith("-") or given[0] in ("-h", "--help", "--version"):
+        return None
+    return next((each for each in given if each in names), None)
 
 
 def _came_of_interrupt(error: BaseException | None) -> bool:
