@@ -265,6 +265,25 @@ def test_an_option_before_the_verb_is_answered_with_where_it_belongs(
     assert f"error: options stand behind the verb: lakegc {verb} … {given[0]}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "given", [["marks", "a\udcff"], ["explain", "lake", "a\udcff"], ["backup", "lake", "m1", "/spare/\udcff"]]
+)
+def test_an_argument_that_is_no_text_is_wrong_usage_before_anything_is_done(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """lakeFS, stores and records take text alone: a backup failed once it had copied."""
+    assert main(given) == 2
+    assert "udcff' is not UTF-8: write it in UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "LC_ALL": "C"}])
+def test_what_the_encoding_of_stdout_lacks_is_shown_as_a_question_mark(variables: dict[str, str]) -> None:
+    program = _PROGRAM.format(work="print('lake \\u00b7 m1')", arguments=["marks", "lake"])
+    mine = os.environ | {"PYTHONCOERCECLOCALE": "0"} | variables
+    done = subprocess.run([sys.executable, "-c", program], env=mine, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "lake ? m1\n", "")
+
+
 @pytest.mark.parametrize("verb", ["doctor", "history", "report", "mark"])
 def test_an_empty_name_of_a_repository_does_not_mean_all_of_them(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A script whose variable is empty gives it."""
