@@ -21,7 +21,7 @@ from lakegc_core import clock, spark
 from lakegc_core.cli.options import flag, misspelt_variables, option, repository_name
 from lakegc_core.cli.verb import Verb, from_elsewhere
 from lakegc_core.cli.verbs import VERBS
-from lakegc_core.errors import LakegcError, did_you_mean
+from lakegc_core.errors import LakegcError, SettingsError, did_you_mean
 from lakegc_core.marks.ids import LATEST
 from lakegc_core.spark.traces import advice, cause
 
@@ -29,13 +29,17 @@ BROKEN_PIPE, INTERRUPTED = 141, 130
 """Exit codes where stdout was closed early, and after Ctrl-C: those that shells give commands that SIGPIPE or SIGINT
 ended."""
 
+_FAILING = ("strict", "surrogateescape")  # ways to deal with what an encoding lacks; the second is that of locale C
+_TEXTS = ("repository", "mark_id", "what", "destination", "source", "place", "remove", "because")
+"""Arguments that go to lakeFS, to stores or into records. Names of files may be any bytes."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started this process
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _FAILING:
         sys.stdout.reconfigure(errors="replace")  # what a terminal's encoding lacks is shown as ?
     try:
         try:
@@ -75,6 +79,8 @@ def _run(given: list[str]) -> int:
     if given and not given[0].startswith("-") and given[0] not in names:
         meant = did_you_mean(given[0], names) or f"The verbs are {', '.join(names)}."
         top.error(f"there is no verb {given[0]!r}. {meant} `lakegc --help` says what each does.")
+    if verb := _verb_behind_options(given, names):
+        top.error(f"options stand behind the verb: lakegc {verb} … {given[0]}")
     options, unknown = top.parse_known_args(given)
     if unknown:
         options.usage.error(f"unrecognized arguments: {' '.join(unknown)}{_options_meant(options.usage, unknown)}")
@@ -87,7 +93,8 @@ def _run(given: list[str]) -> int:
     reporter = Reporter(quiet=options.quiet)
     try:
         clock.now()  # which a variable may replace: a wrong one is said at once
-        if getattr(options, "repository", None):
+        _check_texts(options)
+        if getattr(options, "repository", None) is not None:
             options.repository = repository_name(options.repository)
         code: int = options.verb(options, reporter)
         return code
@@ -117,6 +124,20 @@ def _run(given: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return _interrupted(given, options)
+
+
+def _check_texts(options: argparse.Namespace) -> None:
+    """SettingsError for an argument that holds bytes which are no text."""
+    for given in (getattr(options, name, None) for name in _TEXTS):
+        if given and any("\ud800" <= letter <= "\udfff" for letter in given):
+            raise SettingsError(f"{given!r} is not UTF-8: write it in UTF-8.")
+
+
+def _verb_behind_options(given: Sequence[str], names: Sequence[str]) -> str | None:
+    """The verb before which an option stands that only verbs have; None if none does."""
+    if not given or not given[0].startswith("-") or given[0] in ("-h", "--help", "--version"):
+        return None
+    return next((each for each in given if each in names), None)
 
 
 def _came_of_interrupt(error: BaseException | None) -> bool:

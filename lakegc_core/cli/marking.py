@@ -58,6 +58,16 @@ def _marked(
     return _mark_of(options, repository, wanted or new_mark_id(clock.now()), reporter)
 
 
+def _mode(options: argparse.Namespace) -> str:
+    """How the mark is to be made. SettingsError for two ways at once: one comes from the environment then."""
+    if options.clean and options.incremental:
+        raise SettingsError(
+            "Both --clean and --incremental are given, one of them by LAKEGC_CLEAN or LAKEGC_INCREMENTAL. Unset the "
+            "variable."
+        )
+    return CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO
+
+
 def _mark_of(
     options: argparse.Namespace, repository: RepositoryContext, mark_id: str, reporter: Reporter
 ) -> tuple[MarkContext, pipeline.Review]:
@@ -69,7 +79,7 @@ def _mark_of(
         safety_level=options.safety,
         rules=options.rules,
         protect_tags=options.protect_tags,
-        mode=CLEAN if options.clean else INCREMENTAL if options.incremental else AUTO,
+        mode=_mode(options),
     )
     pipeline.check_beforehand(context)  # before Spark is started
     if context.mark.manifest(Stage.EXPIRED_ADDRESSES) is not None:
@@ -183,7 +193,12 @@ def _write_addresses(options: argparse.Namespace, context: MarkContext, out: IO[
 def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     given = budget_given(options)
-    repository, accepted = opened(options, reporter), accepted_by(options)
+    accepted = accepted_by(options)
+    if options.close and options.dry_run:
+        raise SettingsError("--close accounts for a sweep for good, and --dry-run changes nothing: give one of both.")
+    if parse_other_mark(options.mark_id) and not options.close:
+        _check_terminal(options, "sweep")  # before a mark is made for it
+    repository = opened(options, reporter)
     budget = budget_of(repository, given)
     options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
@@ -242,11 +257,10 @@ def _judge_of(options: argparse.Namespace, repository: RepositoryContext, report
 
 def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
-    given = budget_given(options)
+    given, accepted = budget_given(options), accepted_by(options)
+    _check_terminal(options, "run")
     repository = opened(options, reporter)
-    accepted, budget = accepted_by(options), budget_of(repository, given)  # `until` is counted from here
-    if not options.dry_run and not options.yes and not sys.stdin.isatty():
-        raise SettingsError("`run` deletes: without a terminal it needs --yes (or --dry-run).")
+    budget = budget_of(repository, given)  # `until` is counted from here
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)
         told.append(review.report)
@@ -304,6 +318,12 @@ def accepted_by(options: argparse.Namespace) -> dict[str, str]:
     return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))
 
 
+def _check_terminal(options: argparse.Namespace, verb: str) -> None:
+    """SettingsError if somebody is to be asked, and there is no terminal to ask on."""
+    if not (options.dry_run or options.yes or sys.stdin.isatty()):
+        raise SettingsError(f"`{verb}` deletes: without a terminal it needs --yes (or --dry-run).")
+
+
 def _confirm(
     options: argparse.Namespace, context: MarkContext, review: pipeline.Review, accepted: Mapping[str, str]
 ) -> None:
@@ -311,8 +331,7 @@ def _confirm(
     for certain: then nobody is asked."""
     if options.dry_run or options.yes:
         return
-    if not sys.stdin.isatty():
-        raise SettingsError("`sweep` deletes: without a terminal it needs --yes (or --dry-run).")
+    _check_terminal(options, "sweep")
     verdicts = [guards.accept(each, accepted) for each in review.verdicts if each.name != guards.NEIGHBOURS]
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts, begun=is_open(connect(context.workspace), context.mark.folder)))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lakegc_core import clock
+from lakegc_core.cli.options import check_is_no_stdout
 from lakegc_core.errors import LakegcError, RefusedError, SettingsError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.names import Json
@@ -19,7 +20,13 @@ def metrics_file(options: argparse.Namespace) -> Path | None:
     """The file that the arguments name, if any. SettingsError, before any work, if it cannot be there."""
     if not options.metrics:
         return None
+    check_is_no_stdout("--metrics", options.metrics)
     file = Path(options.metrics)
+    if file.is_symlink() or (file.exists() and not file.is_file() and not file.is_dir()):
+        raise SettingsError(
+            f"--metrics {file} is a link or a device, and a new file would take its place. Name a plain file, or one "
+            "that is not there yet."
+        )
     if not file.parent.is_dir() or file.is_dir():
         raise SettingsError(f"--metrics {file}: this is no file in a folder that exists. Name another one.")
     return file

@@ -151,8 +151,10 @@ def name_repository(to: argparse.ArgumentParser) -> None:
 def repository_name(given: str) -> str:
     """The name of a repository that is given as `REPO`, `lakefs://REPO` or `lakefs://REPO/`.
 
-    SettingsError for a URI that names something else.
+    SettingsError for nothing, which would mean all repositories to some verbs, and for a URI that names something else.
     """
+    if not given.strip():
+        raise SettingsError("REPO is empty: write the name of a repository.")
     if not given.startswith(SCHEME):
         return given
     name, _, rest = given.removeprefix(SCHEME).partition("/")
@@ -205,12 +207,19 @@ def addresses_file(options: argparse.Namespace) -> Path | None:
 
 
 def _file_to_write(name: str, given: str) -> Path:
+    check_is_no_stdout(name, given)
     file = Path(given)
     if file.is_dir():
         raise SettingsError(f"{name} {file} is a folder; name a file in it.")
     if not file.absolute().parent.is_dir():
         raise SettingsError(f"{name} {file}: name a file in a folder that exists.")
     return file
+
+
+def check_is_no_stdout(name: str, given: str) -> None:
+    """SettingsError for `-` where an option names a file: it would be the file's name."""
+    if given == STDOUT:
+        raise SettingsError(f"{name} {STDOUT}: only --addresses can be written to stdout. Name a file.")
 
 
 @contextmanager

@@ -23,7 +23,6 @@ Items = Annotated[
     tuple[T, ...], Strict(), BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 ]
 Text = Annotated[str, Strict(), Field(min_length=1)]
-_BRACES = re.compile(r"\{[^{}]*\}")
 Flag = Annotated[bool, Strict()]
 
 
@@ -35,11 +34,12 @@ def named_place(place: str) -> str:
 
 
 def place_of_backups(place: str) -> str:
-    """A `named_place` for backups. SettingsError if it holds a placeholder other than `{repository}`: then the backups
-    of all repositories would lie in one folder of that name."""
-    unknown = [each for each in _BRACES.findall(named_place(place)) if each != "{repository}"]
-    if unknown:
-        raise SettingsError(f"{unknown[0]} stands for nothing; {{repository}} stands for the name of the repository")
+    """A `named_place` for backups. SettingsError if it holds braces other than those of `{repository}`: then the
+    backups of all repositories would lie in one folder of that name."""
+    if set("{}") & set(named_place(place).replace("{repository}", "")):
+        raise SettingsError(
+            f"{place!r} has braces that stand for nothing; {{repository}} stands for the name of the repository"
+        )
     return place
 
 
@@ -112,6 +112,9 @@ Percentage = Annotated[
 
 def _settings_are_sparks(conf: Mapping[str, str]) -> Mapping[str, str]:
     for name in conf:
+        if name in ("spark.master", "spark.remote"):  # Java and the workers are chosen by `spark.master`
+            said = "this belongs into `spark.master`, beside `conf`: local[*], spark://HOST:PORT, sc://HOST:PORT"
+            raise PydanticCustomError("spark", "{error}", {"error": said, "below": (name,)})
         if not name.startswith("spark."):
             said = f"this is no setting of Spark, which passes it over; did you mean spark.{name}?"
             raise PydanticCustomError("spark", "{error}", {"error": said, "below": (name,)})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakegc_core.config.settings import LakegcYaml
+from lakegc_core.policy.places import KINDS
 
 Node = dict[str, Any]
 
@@ -25,7 +26,13 @@ _KMS: Node = {"required": ["encryption"], "properties": {"encryption": {"const":
 _KEY: Node = {"required": ["kms_key_id"], "properties": {"kms_key_id": {"type": "string"}}}
 _STORE = [
     {"anyOf": [_ENDPOINT, _ROOT, _VERSIONS, _ETAGS, _ENCRYPTION, _CONDITIONS]},
-    {"properties": {"match": {"pattern": "^[^*]*://[^*]*$"}, "endpoint": {"pattern": "^https?://"}}},
+    {
+        "properties": {
+            "match": {"pattern": f"^({'|'.join(KINDS)})://[^*]*$"},
+            "endpoint": {"pattern": "^[hH][tT][tT][pP][sS]?://[^@?#]+$"},
+            "root": {"pattern": "^/"},
+        }
+    },
     {"if": _ROOT, "then": {"properties": {"match": {"pattern": "^local://"}}}},
     {"if": {"anyOf": [_VERSIONS, _ETAGS, _ENCRYPTION]}, "then": {"properties": {"match": {"pattern": "^s3://"}}}},
     {"if": _KEY, "then": _KMS},

@@ -9,10 +9,11 @@ file, the environment or a host program only, and are in no repr and no message.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -34,7 +35,7 @@ from lakegc_core.config.fields import (
     told,
 )
 from lakegc_core.config.lakectl import ACCESS_KEY, ENDPOINT, FILE, SECRET_KEY, load_lakectl
-from lakegc_core.config.reach import unreachable
+from lakegc_core.config.reach import is_below, unreachable, unreachable_store
 from lakegc_core.config.rings import RingSettings
 from lakegc_core.config.stores import StoreMapping, useful
 from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
@@ -62,11 +63,19 @@ def _hold(value: object) -> object:
 _Hold = Annotated[str, BeforeValidator(_hold), WithJsonSchema({"type": "string", "pattern": HOLD})]
 
 
-def _reachable(policies: tuple[RepositoryPolicy, ...]) -> tuple[RepositoryPolicy, ...]:
-    for number in range(len(policies)):
-        if problem := unreachable([policy.match for policy in policies[: number + 1]]):
-            raise PydanticCustomError("unreachable", "{error}", {"error": problem, "below": (number,)})
-    return policies
+Entry = TypeVar("Entry", StoreMapping, "RepositoryPolicy")
+
+
+def _all_reached(problem_of: Callable[[Sequence[str]], str | None]) -> AfterValidator:
+    """Refuses a list with an entry that nothing reaches; `problem_of`: says why, of the last of some patterns."""
+
+    def check(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        for number in range(len(entries)):
+            if problem := problem_of([entry.match for entry in entries[: number + 1]]):
+                raise PydanticCustomError("unreachable", "{error}", {"error": problem, "below": (number,)})
+        return entries
+
+    return AfterValidator(check)
 
 
 @dataclass(frozen=True)
@@ -258,7 +267,7 @@ class LakegcYaml(_Section):
     server: ServerSection = Field(default_factory=ServerSection)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     scale: ScaleSettings = Field(default_factory=ScaleSettings)
-    stores: Items[Annotated[StoreMapping, AfterValidator(useful)]] = ()
+    stores: Annotated[Items[Annotated[StoreMapping, AfterValidator(useful)]], _all_reached(unreachable_store)] = ()
     """Stores that lakeFS and the collector see under different names. The first match wins."""
     lease: Lease = "internal"
     """external: something else makes sure that there is one collector; for stores without conditional writes."""
@@ -266,15 +275,16 @@ class LakegcYaml(_Section):
     """What the store costs."""
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     neighbours: NeighbourSettings = Field(default_factory=NeighbourSettings)
-    repositories: Annotated[Items[RepositoryPolicy], AfterValidator(_reachable)] = ()
+    repositories: Annotated[Items[RepositoryPolicy], _all_reached(unreachable)] = ()
     """How repositories are collected. The first match wins."""
 
 
 def file_of(path: str | None, env: Mapping[str, str]) -> Path | None:
-    """The file lakegc.yaml: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one."""
+    """The file lakegc.yaml: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one. What is
+    there and no file is no reason to do without: its reader says what is wrong."""
     named = path or env.get(CONFIG)
     file = Path(named or CONFIG_FILE)
-    return file if named or file.is_file() else None
+    return file if named or os.path.lexists(file) else None
 
 
 @dataclass(frozen=True)
@@ -309,7 +319,8 @@ class Settings:
             try:
                 found = strict_yaml.load(file, LakegcYaml)
             except FileNotFoundError:
-                raise SettingsError(f"{file} does not exist; it was named by --config or LAKEGC_CONFIG") from None
+                named = "it was named by --config or LAKEGC_CONFIG" if path or env.get(CONFIG) else "a link leads to it"
+                raise SettingsError(f"{file} does not exist; {named}") from None
         own = dict(found.server)
         server = ServerSettings(
             endpoint_url=own.pop("endpoint_url") or lakectl.server.endpoint_url,
@@ -326,5 +337,4 @@ class Settings:
 
     def store_for(self, location: str) -> StoreMapping | None:
         """The first mapping whose `match` is this address or one above it, segment by segment; None: as lakeFS says."""
-        below = f"{location.rstrip('/')}/"
-        return next((store for store in self.stores if below.startswith(f"{store.match.rstrip('/')}/")), None)
+        return next((store for store in self.stores if is_below(location, store.match)), None)

@@ -7,7 +7,7 @@ from datetime import datetime, time, timedelta
 
 from lakegc_core.errors import SettingsError
 
-SIZE = r"([0-9]+)\s*([kKmMgGtTpP][iI]?[bB]|[bB])?"
+SIZE = r"([0-9]{1,18})\s*([kKmMgGtTpP][iI]?[bB]|[bB])?"
 TIME = r"([01][0-9]|2[0-3]):([0-5][0-9])"
 _POWERS = {letter: power for power, letter in enumerate("BKMGTP")}
 

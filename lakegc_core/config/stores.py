@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lakegc_core.config.fields import Text, flag_by
+from lakegc_core.config.urls import is_plain
+from lakegc_core.policy.places import KINDS
 
 DeleteConditions = Literal["auto", "always", "never"]
 
@@ -48,10 +50,15 @@ def useful(store: StoreMapping) -> StoreMapping:
         )
     if "://" not in store.match or "*" in store.match:
         raise ValueError("`match` is the beginning of addresses, such as s3://lake/, and no pattern")
-    if store.endpoint and not store.endpoint.startswith(("http://", "https://")):
-        raise ValueError("`endpoint` must be a URL with http:// or https://")
+    if store.match.partition("://")[0] not in KINDS:
+        schemes = ", ".join(f"{scheme}://" for scheme in KINDS)
+        raise ValueError(f"`match` must begin with one of {schemes}: no other address is that of a store here")
+    if store.endpoint and not is_plain(store.endpoint):
+        raise ValueError("`endpoint` must be a URL with http:// or https://, a host, and without credentials")
     if store.root and not store.match.startswith("local://"):
         raise ValueError("`root` is for addresses of blockstore local: `match` must begin with local://")
+    if store.root and not store.root.startswith("/"):
+        raise ValueError("`root` is a folder from the root on, such as /srv/lakefs: others depend on where lakegc runs")
     s3 = {"versions: delete": store.delete_versions, "etags: md5": store.etags, "encryption": store.encryption}
     for key, is_given in s3.items():
         if is_given and not store.match.startswith("s3://"):

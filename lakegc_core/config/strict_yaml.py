@@ -5,6 +5,7 @@ The models that files are read into (`settings`, `lakectl`) say which keys there
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,13 +20,17 @@ Loader = type[yaml.SafeLoader] | type[yaml.BaseLoader]
 
 
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_DIGITS = 100
 _SIXTIES = "a number has a colon, and YAML counts it in sixties; write 48h, or put a time of day in quotes"
+_EIGHTS = "a number begins with 0, and YAML counts it in eights; leave the 0 out, or put an id in quotes"
+_LONG = "a number has more digits than anything here can count"
 _NUMBER = "a number stands where a key is expected; decimals have a point, as in 0.023"
 
 
 class StrictLoader(yaml.SafeLoader):
     """SafeLoader that refuses a key given twice: one of two policies would be dropped without a word. No key is a
-    number: `{price: 0,023}` would have one. No number has a colon: YAML 1.1 reads `48:00` as 2,880."""
+    number: `{price: 0,023}` would have one. No number has a colon, or begins with 0: YAML 1.1 reads `48:00` as 2,880,
+    and `014` as 12."""
 
 
 def _mapping_once(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
@@ -42,8 +47,14 @@ def _mapping_once(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, 
 
 
 def _plain_number(loader: StrictLoader, node: yaml.ScalarNode) -> int | float:
-    if ":" in node.value:
-        raise yaml.constructor.ConstructorError(None, None, _SIXTIES, node.start_mark)
+    slips = {
+        _SIXTIES: ":" in node.value,
+        _EIGHTS: node.tag == _INT and re.fullmatch(r"[-+]?0[0-9_]+", node.value),
+        _LONG: len(node.value) > _DIGITS,
+    }
+    for slip, is_made in slips.items():
+        if is_made:
+            raise yaml.constructor.ConstructorError(None, None, slip, node.start_mark)
     return loader.construct_yaml_int(node) if node.tag == _INT else loader.construct_yaml_float(node)
 
 
@@ -80,6 +91,8 @@ def _read(file: Path, loader: Loader) -> object:
         raise SettingsError(f"{file} is not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror or type(error).__name__}") from None
+    except RecursionError:
+        raise SettingsError(f"{file} is nested too deeply") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
@@ -90,8 +103,12 @@ def _read(file: Path, loader: Loader) -> object:
 def _slip(error: yaml.YAMLError) -> str:
     """The slip behind an error of YAML, without any of the document's text."""
     problem, context = str(getattr(error, "problem", "")), str(getattr(error, "context", ""))
-    if problem.endswith(" twice") or problem in (_NUMBER, _SIXTIES):
+    if problem.endswith(" twice") or problem in (_NUMBER, _SIXTIES, _EIGHTS, _LONG):
         return problem
+    if isinstance(error, yaml.reader.ReaderError):
+        return "there is a character that YAML does not take"
+    if context.startswith("expected a single document"):
+        return "a second document begins there, and lakegc reads one; remove the line ---"
     if "'\\t'" in problem:
         return "YAML takes no tabs; indent with spaces"
     if context == "while scanning an alias":

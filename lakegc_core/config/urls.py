@@ -31,13 +31,20 @@ def normalise_endpoint(url: str) -> str:
 
 def pushgateway_url(url: str) -> str:
     """The URL of a Pushgateway. SettingsError if it is no plain `http(s)://host[:port][/path]`."""
-    if not _is_plain(_split(url)) or "@" in url:
+    if not is_plain(url):
         raise SettingsError("the URL of a Pushgateway must read like http://pushgateway:9091, without credentials")
     return url
 
 
+def is_plain(url: str) -> bool:
+    """True if it is `http(s)://host[:port][/path]` and no more: no credentials, and no token in a query."""
+    return _is_plain(_split(url)) and not set("@?#") & set(url)
+
+
 def _split(url: str) -> SplitResult:
     """The parts of a URL; of nothing, if it does not read as one."""
+    if len(url.split()) != 1:
+        return urlsplit("")
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises on a port that is none

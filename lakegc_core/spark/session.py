@@ -259,7 +259,9 @@ def may_run_twice(spark: SparkSession) -> bool:
 
 
 def prepare_environment(master: str = "local[*]", *, quick: bool = False) -> None:
-    """Set Java and the executors' Python where the environment leaves them open. Call before the first session."""
+    """Set Java and the executors' Python where the environment leaves them open. Call before the first session.
+    SettingsError for a SPARK_HOME on which PySpark here does not run."""
+    versions.check_home(os.environ.get("SPARK_HOME"))
     if master.startswith("local"):
         # Workers would otherwise run the `python3` of PATH, which need not have lakegc.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

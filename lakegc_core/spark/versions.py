@@ -52,6 +52,23 @@ def check(version: str) -> None:
         )
 
 
+def check_home(home: str | None) -> None:
+    """SettingsError if SPARK_HOME names no Spark, or one of another version than PySpark here. PySpark starts Java from
+    there, and sides of two versions do not understand each other. `home`: its value."""
+    if not home:
+        return
+    import pyspark
+
+    names = [jar.name for jar in Path(home, "jars").glob("spark-core_*.jar")]
+    found = {match[1] for name in names if (match := re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", name))}
+    if {_numbers(each) for each in found} != {_numbers(pyspark.__version__)}:
+        other = f"is Spark {' and '.join(sorted(found))}" if found else "holds no Spark"
+        raise SettingsError(
+            f"SPARK_HOME is {home}, which {other}; PySpark here is {pyspark.__version__}. Unset SPARK_HOME to start "
+            "the Spark that PySpark brings, or let it name one of this version."
+        )
+
+
 def last_java(version: str) -> int | None:
     """The newest Java that this version of Spark starts on; None: there is no such limit."""
     return _LAST_JAVA.get(_numbers(version))

@@ -5,11 +5,13 @@ Both say which stage the tasks are of, or which verb where it is none.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -43,11 +45,19 @@ class LeftColumn(TimeRemainingColumn):
         return Text("") if task.time_remaining is None else super().render(task) + Text(" left")
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads stderr any more: what is said from here on goes nowhere, and the work goes on. Rich itself would
+        do that to stdout, which has the result, and end the thread or the command."""
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stderr.fileno())
+
+
 class Reporter:
     """Says what is going on. `say` is what the stages are given; `watch` adds Spark's own tasks to the picture."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = _Console(stderr=True, highlight=False)
         self._quiet = quiet
         self._doing = ""
         self._done = threading.Event()

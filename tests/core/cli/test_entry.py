@@ -236,6 +236,61 @@ def test_a_command_whose_output_nobody_reads_any_more_ends_quietly(work: str, mo
     assert unread(work, ["marks", "lake", *more]) == (141, "")
 
 
+def test_a_command_whose_progress_nobody_reads_any_more_goes_on_to_its_result() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    work = "reporter.say('at work'); print('the result'); sys.stderr.write('a warning\\n'); reporter.say('done')"
+    program = _PROGRAM.format(work=work, arguments=["marks", "lake"])
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=writing, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (0, "the result\n")
+
+
+def test_a_question_where_stdin_was_closed_is_wrong_usage_and_no_fault_of_lakegc() -> None:
+    command = f"{shlex.quote(sys.executable)} -m lakegc_core.cli run lake <&- 2>&1; echo $?"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=STARTS, check=True)
+    assert "without a terminal it needs --yes" in done.stdout and done.stdout.endswith("\n2\n")
+
+
+@pytest.mark.parametrize("given", [["--config", "x.yaml", "mark", "lake"], ["--json", "sweep", "lake", "m1"]])
+def test_an_option_before_the_verb_is_answered_with_where_it_belongs(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    verb = next(each for each in given if each in ("mark", "sweep"))
+    assert ended.value.code == 2
+    assert f"error: options stand behind the verb: lakegc {verb} … {given[0]}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "given", [["marks", "a\udcff"], ["explain", "lake", "a\udcff"], ["backup", "lake", "m1", "/spare/\udcff"]]
+)
+def test_an_argument_that_is_no_text_is_wrong_usage_before_anything_is_done(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """lakeFS, stores and records take text alone: a backup failed once it had copied."""
+    assert main(given) == 2
+    assert "udcff' is not UTF-8: write it in UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "LC_ALL": "C"}])
+def test_what_the_encoding_of_stdout_lacks_is_shown_as_a_question_mark(variables: dict[str, str]) -> None:
+    program = _PROGRAM.format(work="print('lake \\u00b7 m1')", arguments=["marks", "lake"])
+    mine = os.environ | {"PYTHONCOERCECLOCALE": "0"} | variables
+    done = subprocess.run([sys.executable, "-c", program], env=mine, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "lake ? m1\n", "")
+
+
+@pytest.mark.parametrize("verb", ["doctor", "history", "report", "mark"])
+def test_an_empty_name_of_a_repository_does_not_mean_all_of_them(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script whose variable is empty gives it."""
+    assert main([verb, ""]) == 2
+    assert "REPO is empty" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_full_disk_under_the_output_is_said_without_a_trace(more: list[str]) -> None:

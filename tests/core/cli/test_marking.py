@@ -454,3 +454,38 @@ def test_where_all_is_too_young_the_screens_say_from_when_the_first_of_it_may_go
     pass_time(72)
     assert main(["report", "lake"]) == 0
     assert "nothing yet" not in capsys.readouterr().out, "what an old mark says is over"
+
+
+def test_a_sweep_is_not_closed_by_a_dry_run(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def closes(*_: Any) -> None:
+        raise AssertionError("a sweep was closed for good")
+
+    monkeypatch.setattr(opening, "spark_of", lambda *_, **__: None)
+    monkeypatch.setattr(pipeline, "close", closes)
+    swept(desk.mark("m1", garbage=["data/a"]), 1)
+    assert main(["sweep", "lake", "m1", "--close", "--dry-run"]) == 2
+    assert "--dry-run changes nothing: give one of both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("variable", "option"), [("LAKEGC_CLEAN", "--incremental"), ("LAKEGC_INCREMENTAL", "--clean")])
+def test_an_option_that_a_variable_contradicts_is_not_passed_over(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, option: str
+) -> None:
+    monkeypatch.setenv(variable, "yes")
+    assert main(["mark", "lake", "--mark-id", "m9", option]) == 2
+    assert "Both --clean and --incremental are given" in (said := capsys.readouterr().err) and variable in said
+    assert main(["marks", "lake"]) == 0 and "m9" not in capsys.readouterr().out
+
+
+def test_no_mark_is_made_for_the_list_of_another_tool_where_nobody_can_be_asked_about_its_sweep(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def opens(*_: Any) -> None:
+        raise AssertionError("lakeFS was asked")
+
+    monkeypatch.setattr(marking, "opened", opens)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    assert main(["sweep", "lake", "unified:run1"]) == 2
+    assert "without a terminal it needs --yes" in capsys.readouterr().err

@@ -109,3 +109,17 @@ def test_a_file_that_cannot_be_written_is_told_and_the_mark_is_done(
 def test_a_part_of_the_history_makes_no_metrics(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "lake", "--since", "3d", "--metrics", str(file)]) == 2
     assert "Give --metrics or --since" in capsys.readouterr().err and not file.exists()
+
+
+def test_a_device_and_a_link_are_no_file_for_metrics_and_stay_what_they_are(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each write puts a new file in the place of the old one: root would lose /dev/null in this way."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "elsewhere.prom")
+    for there in (pipe, link):
+        assert main(["history", "lake", "--metrics", str(there), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"lakegc: --metrics {there} is a link or a device") and "Name a plain file" in said
+    assert pipe.is_fifo() and link.is_symlink() and not (tmp_path / "elsewhere.prom").exists()

@@ -59,6 +59,19 @@ def test_a_file_that_cannot_be_opened_stays_as_it_is(tmp_path: Path, monkeypatch
     assert (tmp_path / "page").read_text(encoding="utf-8") == "whole"
 
 
+@pytest.mark.parametrize(
+    "command", [["review", "lake", "m1", "--html"], ["report", "lake", "--html"], ["history", "lake", "--metrics"]]
+)
+def test_a_minus_is_no_name_of_a_file(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It means stdout elsewhere; a file of this name is hard to get rid of."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "-"]) == 2
+    assert f"{command[-1]} -: only --addresses can be written to stdout" in capsys.readouterr().err
+    assert not (tmp_path / "-").exists()
+
+
 _OF_A_REPOSITORY = [
     *(
         (verb, [])

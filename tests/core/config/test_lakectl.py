@@ -27,6 +27,18 @@ def test_lakectls_environment_wins_over_its_file(home: Path) -> None:
     assert server == ServerSettings("https://env.example", "AKIAENV", "other")
 
 
+def test_the_file_that_lakectls_variable_names_is_read_in_place_of_the_one_of_the_home_folder(home: Path) -> None:
+    """lakectl reads it there: the other one may name another lakeFS."""
+    (home / ".lakectl.yaml").write_text("server: {endpoint_url: 'https://another.example'}")
+    (home / "elsewhere.yaml").write_text(LAKECTL)
+    named = str(home / "elsewhere.yaml")
+    assert load(home, LAKECTL_CONFIG_FILE=named).server == ServerSettings(
+        "http://lakectl.example:8000", "AKIALAKECTL", SECRET
+    )
+    with pytest.raises(SettingsError, match=r"none\.yaml does not exist; it was named by LAKECTL_CONFIG_FILE"):
+        load(home, LAKECTL_CONFIG_FILE=str(home / "none.yaml"))
+
+
 def test_an_empty_variable_counts_as_not_set(home: Path) -> None:
     (home / ".lakectl.yaml").write_text(LAKECTL)
     assert load(home, LAKECTL_SERVER_ENDPOINT_URL="").server.endpoint_url == "http://lakectl.example:8000"

@@ -110,7 +110,8 @@ def test_whatever_stands_at_one_place_both_are_of_one_mind(place: tuple[str | in
     documents = [changed(place, value) for value in VALUES] + [changed(place, None, key="no_such_key")]
     if place[-1:] in (("endpoint_url",), ("pushgateway",)):  # what is a URL is said by lakegc alone
         documents = [each for each in documents if not isinstance(each[place[0]][place[1]], str)]
-    if place[:1] == ("repositories",) and place[-1:] in (("match",), (0,)):  # and so is what nothing reaches
+    if place[:1] in (("repositories",), ("stores",)) and place[-1:] in (("repositories",), ("match",), (0,)):
+        # And so is what nothing reaches.
         documents = [each for each in documents if not VALIDATOR.is_valid(each)]
     verdicts = {repr(each): (VALIDATOR.is_valid(each), is_read(each)) for each in documents}
     assert {document: both for document, both in verdicts.items() if both[0] != both[1]} == {}

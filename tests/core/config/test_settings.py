@@ -66,6 +66,18 @@ def test_a_named_file_that_is_missing_is_an_error(home: Path, by: str) -> None:
         Settings.load(missing if by == "option" else None, env)
 
 
+@pytest.mark.parametrize("what", ["a folder", "a link to nothing", "a link to itself"])
+def test_a_file_of_the_folder_that_cannot_be_read_is_not_passed_over(home: Path, what: str) -> None:
+    """Its holds would not count. Docker makes a folder where a file that is to be mounted is not there."""
+    file = home / "work" / "lakegc.yaml"
+    if what == "a folder":
+        file.mkdir()
+    else:
+        file.symlink_to("nowhere.yaml" if what == "a link to nothing" else file.name)
+    with pytest.raises(SettingsError, match=r"lakegc\.yaml (is a folder|does not exist|cannot be read)"):
+        load(home)
+
+
 def test_every_documented_key_is_read(home: Path) -> None:
     settings = load(
         home,
@@ -220,6 +232,27 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
         ('stores: [{match: "s3://a", root: /b}]', "`root` is for addresses of blockstore local"),
         ("stores: [{match: 's3://a', etags: sha256}]", r"`stores\[0\].etags` must be md5, not 'sha256'"),
         ("stores: [{match: 's3://a', etags: true}]", r"`stores\[0\].etags` must be md5, not True"),
+        ('stores: [{match: "s3://a", endpoint: "http://key:hunter2@minio:9000"}]', "`endpoint` .* without credentials"),
+        ('stores: [{match: "https://a/", endpoint: "https://a.example?sig=hunter2"}]', "`endpoint` .* without cred"),
+        ('stores: [{match: "s3://a", endpoint: "http://"}]', "`endpoint` must be a URL with http:// or https://"),
+        (
+            'stores: [{match: "local://", root: lakefs/data}]',
+            "`root` is a folder from the root on, such as /srv/lakefs",
+        ),
+        (
+            'stores: [{match: "S3://a", etags: md5}]',
+            "`match` must begin with one of s3://, gs://, http://, https://, l",
+        ),
+        ('stores: [{match: "s3a://a", endpoint: "http://b"}]', "`match` must begin with one of s3://"),
+        ("spark: {conf: {spark.master: 'yarn'}}", r"`spark.conf.spark.master`: this belongs into `spark.master`"),
+        ("spark: {conf: {spark.remote: 'sc://a'}}", r"`spark.conf.spark.remote`: this belongs into `spark.master`"),
+        ("repositories: [{match: a, keep_marks: 014}]", "counts it in eights; leave the 0 out"),
+        ("repositories: [{match: a, min_age: " + "9" * 400 + "}]", "a number has more digits than"),
+        ("repositories: [{match: a, budget: {most_bytes: '" + "9" * 5000 + "'}}]", "no amount of bytes"),
+        ("lease: internal\n---\nlease: external\n", "line 2.*a second document begins there"),
+        ("lease: internal\x00", "a character that YAML does not take"),
+        ("server: " + "[" * 3000, "nested too deeply"),
+        ("server: {endpoint_url: 'https://lake fs.example'}", "must read like https://lakefs.example.com"),
         ("stores: [{match: 'gs://a', etags: md5}]", "`etags: md5` is for addresses on S3: `match` must begin with s3:"),
         ("stores: [{match: 'local://', root: /b, etags: md5}]", "`etags: md5` is for addresses on S3"),
         ("lease: shared", "one of internal, external"),
@@ -275,7 +308,7 @@ def test_a_secret_in_lakegc_yaml_is_an_unknown_key_and_not_repeated(home: Path, 
 def test_a_value_that_is_none_says_where_and_what_is_expected(home: Path, config: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says) as caught:
         load(home, config)
-    assert "named.yaml" in str(caught.value)
+    assert "named.yaml" in str(caught.value) and "hunter2" not in str(caught.value)
 
 
 def test_amounts_of_memory_that_spark_takes_are_read_as_they_are(home: Path) -> None:
@@ -358,10 +391,14 @@ def test_a_relative_folder_and_a_namespace_of_lakefs_are_no_places_of_backups(ho
         load(home, f"repositories: [{{match: '*', backup_to: '{place}'}}]")
 
 
-def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path) -> None:
+@pytest.mark.parametrize("written", ["{repo}", "{repository", "repository}", "{{repository}}", "{ repository }"])
+def test_a_placeholder_that_stands_for_nothing_is_no_place_of_backups(home: Path, written: str) -> None:
     """Else the backups of all repositories would lie in one folder of that name."""
-    with pytest.raises(SettingsError, match=r"\{repo\} stands for nothing; \{repository\} stands for the name"):
-        load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repo}'}]")
+    with pytest.raises(SettingsError, match=r"has braces that stand for nothing; \{repository\} stands for the name"):
+        load(home, f"repositories: [{{match: '*', backup_to: 's3://spare/{written}'}}]")
+
+
+def test_the_place_of_backups_may_hold_the_name_of_the_repository(home: Path) -> None:
     found = load(home, "repositories: [{match: '*', backup_to: 's3://spare/{repository}'}]")
     assert found.policy_for("lake").backups_of("lake") == "s3://spare/lake"
     assert load(home, "repositories: [{match: '*'}]").policy_for("lake").backups_of("lake") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ import pytest
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.spark import versions
-from lakegc_core.spark.session import session
-from lakegc_core.spark.versions import check, frame_of, last_java
+from lakegc_core.spark.session import prepare_environment, session
+from lakegc_core.spark.versions import check, check_home, frame_of, last_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,35 @@ def test_spark_3_5_is_refused_where_a_module_is_missing_on_which_it_would_fail(m
     with pytest.raises(SettingsError, match=r"Spark 3\.5\.6 imports distutils.* Install setuptools"):
         check("3.5.6")
     check("4.0.1")
+
+
+@pytest.mark.parametrize(
+    ("jar", "says"),
+    [
+        (None, "holds no Spark"),
+        ("spark-core_2.12-3.3.2.jar", r"is Spark 3\.3\.2; PySpark here is"),
+        ("spark-core_2.12-3.4.1-amzn-0.jar", r"is Spark 3\.4\.1-amzn-0; PySpark here is"),
+    ],
+)
+def test_a_spark_home_of_another_version_is_refused_by_its_name(
+    tmp_path: Path, jar: str | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark would start it, and fail in words that blame lakegc."""
+    (tmp_path / "jars").mkdir()
+    if jar:
+        (tmp_path / "jars" / jar).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(SettingsError, match=rf"SPARK_HOME is {tmp_path}, which {says}.*Unset SPARK_HOME"):
+        prepare_environment()
+
+
+def test_a_spark_home_of_this_version_is_taken(tmp_path: Path) -> None:
+    numbers = ".".join(pyspark.__version__.split(".")[:2])
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / f"spark-core_2.13-{numbers}.9-vendor-1.jar").touch()
+    (tmp_path / "jars" / "spark-core_2.13-tests.txt").touch()
+    for home in (str(tmp_path), str(Path(pyspark.__file__).parent), "", None):
+        check_home(home)
 
 
 def test_older_versions_of_spark_have_a_newest_java() -> None:
