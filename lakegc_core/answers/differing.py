@@ -18,6 +18,13 @@ _ARTIFACTS = {
 """The artifacts from which keys of a statement come; all others come from the report."""
 
 
+def parts_of(stated: Json) -> list[str] | None:
+    """The names of the parts that a journal has by its statement; None if they do not stand there as lakegc writes
+    them."""
+    parts = stated["outcomes"].get("parts") if isinstance(stated.get("outcomes"), dict) else None
+    return parts if isinstance(parts, list) and all(isinstance(each, str) for each in parts) else None
+
+
 def differing(stated: Json, again: Json, without: Sequence[str]) -> Iterator[str]:
     """Sentences on the keys of a statement in which it is not what its artifacts give."""
     for name in sorted({*stated, *again} - {"outcomes", *without}):

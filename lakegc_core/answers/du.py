@@ -11,7 +11,7 @@ import numpy as np
 
 from lakegc_core import clock
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import Question, check_patterns
+from lakegc_core.answers.question import Question, check_patterns, meaning_nothing
 from lakegc_core.answers.shown import shown_by
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
@@ -64,7 +64,8 @@ class Together:
 @dataclass(frozen=True)
 class Usage:
     """The objects of a namespace by what keeps them. `keepers`: those that keep something alone, the most first.
-    `shared`: what several keep. `besides`: what no commit keeps, by what does; `unreferenced` is garbage."""
+    `shared`: what several keep. `nothing_called_so`: patterns that mean no branch and no tag. `besides`: what no commit
+    keeps, by what does; `unreferenced` is garbage."""
 
     repository: str
     mark_id: str
@@ -73,6 +74,7 @@ class Usage:
     keepers: tuple[Keeper, ...]
     shared: Amount
     together: tuple[Together, ...]
+    nothing_called_so: tuple[str, ...]
     besides: Mapping[str, Amount]
 
     def as_json(self) -> Json:
@@ -96,6 +98,7 @@ def du(spark: SparkSession, context: MarkContext, sets: Sequence[Sequence[str]] 
         keepers=tuple(sorted(keepers, key=lambda keeper: (-keeper.only.bytes, keeper.name))),
         shared=kept - sum((keeper.only for keeper in keepers), NOTHING),
         together=tuple(_together(found, number, tuple(each)) for number, each in enumerate(sets)),
+        nothing_called_so=tuple(found.names["nothing_called_so"]),
         besides={
             reason.value: amount
             for reason in Reason
@@ -118,7 +121,8 @@ def _ask(sets: Sequence[Sequence[str]], known: Known) -> tuple[Columns, Json]:
     tags = known.tags if known.protect_tags else ()
     refs = {f"{kind}:{name}": known.graph.metarange_ids[row]
             for kind, names in ((BRANCH, known.heads), (TAG, tags)) for name, row in names}  # fmt: skip
-    return found.columns | set_columns(known, sets), {"owners": found.names, "refs": refs}
+    idle = meaning_nothing(known, dict.fromkeys(each for some in sets for each in some))
+    return found.columns | set_columns(known, sets), {"owners": found.names, "refs": refs, "nothing_called_so": idle}
 
 
 def _finish(ends: Sequence[str], names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:

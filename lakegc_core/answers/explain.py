@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,16 @@ import pyarrow as pa
 from lakegc_core import clock
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
-from lakegc_core.answers.records import SWEPT, UNREAD, Named, origins_of, records, records_of, stored
+from lakegc_core.answers.records import (
+    SWEPT,
+    UNREAD,
+    Named,
+    journals_of_all,
+    origins_of,
+    records,
+    records_of,
+    stored,
+)
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
@@ -21,7 +32,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.past.origins import known_origins
-from lakegc_core.policy.places import place_of
+from lakegc_core.policy.places import ODD_SEGMENTS, place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
@@ -49,7 +60,7 @@ class Explained:
     `why`, `commit`, `days` and `until` (None for as long as it stands); `holders_in_all`: how many there are. `past`:
     of what no holder keeps, the last commit that showed it, and what became of it. `staged`, `held`, `neighbour`:
     whether the mark found it so. `reason`, `since`: what the mark says of it where no commit keeps it. `swept`: what
-    sweeps did with it.
+    sweeps did with it, the first one first.
     """
 
     address: str
@@ -90,8 +101,10 @@ def explain(
 
     `spark` starts a session; it is called only where there is more than `little` to read.
     """
-    question = _Question.of(context, wish_of(context, what))
-    found, count = question.answer(spark, little)
+    wish = wish_of(context, what)
+    found, count = _Question.of(context, wish).answer(spark, little)
+    if wish.path is not None and not count and _is_key(context, what):
+        found, count = _Question.of(context, Wish(addresses=(what,))).answer(spark, little)
     return Explanation(
         repository=context.header.repository,
         mark_id=context.header.mark_id,
@@ -154,12 +167,12 @@ class _Question:
         """The objects, and how many there are in all."""
         if self.rows <= little.rows and self.commits <= little.commits:
             try:
-                return self._answer(InThisProcess(little.files))
+                return self._answer(InThisProcess(little.files), little.rows)
             except MoreThanLittleError as error:
                 self.context.say(f"explain: {error} Spark reads them.")
         return self._answer(SparkTasks(spark()))
 
-    def _answer(self, workers: Workers) -> tuple[Iterator[Explained], int]:
+    def _answer(self, workers: Workers, most_rows: float = math.inf) -> tuple[Iterator[Explained], int]:
         told = self._told(workers)
         found, count = [each for each in told if "hash" in each], sum(each.get("objects", 0) for each in told)
         if self.wish.path is None:
@@ -169,13 +182,27 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        for each in recorded.get(UNREAD, ()):
-            self.context.say(f"explain: {each['file']} does not read: what only it tells of sweeps is left out")
+        gone = [each for each in addresses if each not in there and not _swept(recorded.get(each, ()))]
+        former = self._former(workers, gone, most_rows) if gone else {}
+        for file in sorted({each["file"] for told in (recorded, former) for each in told.get(UNREAD, ())}):
+            self.context.say(f"explain: {file} does not read: what only it tells of sweeps is left out")
         listed = were_listed(self.context)
         return (
-            _explained(each, recorded.get(each["address"], ()), there.get(each["address"]), branches_listed=listed)
+            _explained(
+                each,
+                [*recorded.get(each["address"], ()), *former.get(each["address"], ())],
+                there.get(each["address"]),
+                branches_listed=listed,
+            )
             for each in found
         ), count
+
+    def _former(self, workers: Workers, addresses: Sequence[str], most_rows: float) -> Mapping[str, Sequence[Json]]:
+        """What sweeps of retired marks did with addresses of which no journal of a mark that stands tells."""
+        named = journals_of_all(self.context)
+        if (rows := sum(dataset.rows for _, dataset in named)) > most_rows:
+            raise MoreThanLittleError(f"{rows:,} rows of journals are more than one process should read.")
+        return records_of(workers, named, addresses)
 
     def _told(self, workers: Workers) -> list[Json]:
         """Walk over the commits, and return its results on the objects."""
@@ -224,6 +251,8 @@ def wish_of(context: MarkContext, what: str) -> Wish:
         if found is None:
             raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
         return Wish(addresses=(_relative(context, found.physical_address),))
+    if not _is_text(what):  # lakeFS takes any bytes for a path; no address has such
+        return Wish(path=what)
     if "://" in what:
         return Wish(addresses=(_relative(context, what),))
     if namespace.deletable(pa.array([what]), unknown_names=False)[0].as_py():
@@ -242,6 +271,22 @@ def _shown_at(context: MarkContext, ref: str, path: str) -> ObjectStats | None:
         if found := context.client.stat(name, tag.commit_id, asked.removeprefix(f"{tag.name}/")):
             return found
     return None if is_plain else context.client.stat(name, ref, path)
+
+
+def _is_text(what: str) -> bool:
+    """False for bytes of the command line that are no UTF-8."""
+    return what == what.encode("utf-8", "replace").decode()
+
+
+def _is_key(context: MarkContext, what: str) -> bool:
+    """True if what no commit shows as a path is the key of an object that is there, or may have been deleted. lakeFS
+    gives no such name, so that the name alone does not tell."""
+    if not _is_text(what) or re.search(ODD_SEGMENTS, what):
+        return False
+    names, collected = pa.array([what]), context.header.collect_unknown_names
+    return (collected and context.namespace.deletable(names, unknown_names=True)[0].as_py()) or bool(
+        stored(context, [what])
+    )
 
 
 def _relative(context: MarkContext, physical: str) -> str:
@@ -278,7 +323,11 @@ def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, bra
         since=clock.instant(judged["since"]) if judged else None,
         swept=tuple(
             {"mark_id": each["mark_id"], "outcome": each["outcome"], "at": clock.instant(each["at"])}
-            for each in own
-            if each["dataset"] == SWEPT
+            for each in sorted(_swept(own), key=lambda each: (each["at"], each["mark_id"]))
         ),
     )
+
+
+def _swept(own: Sequence[Json]) -> list[Json]:
+    """Those of the records of an object that sweeps made."""
+    return [each for each in own if each["dataset"] == SWEPT]

@@ -310,17 +310,19 @@ def _open(there: int, outside: int, told: Json, now: _Now) -> Iterator[str]:
     if not told["objects"]:
         yield "nothing is known to have ever stood at these paths: see if they are right"
     if there:
-        yield f"{there:,} objects are there"
+        yield f"{there:,} {'object is' if there == 1 else 'objects are'} there"
     if outside:
-        yield f"{outside:,} objects do not lie in the namespace: lakegc never deletes them"
+        lie = "object does not lie" if outside == 1 else "objects do not lie"
+        yield f"{outside:,} {lie} in the namespace: lakegc never deletes what lies elsewhere"
     if now.moved:
         yield (
-            f"{now.moved:,} branches or tags have moved since mark {told['mark_id']}, which does not know what they "
-            f"showed meanwhile: make a mark (lakegc mark {name})"
+            f"mark {told['mark_id']} does not know what branches and tags showed that have moved since, {now.moved:,} "
+            f"in all: make a mark (lakegc mark {name})"
         )
     if now.new:
         yield (
-            f"lakeFS has {now.new:,} commits that mark {told['mark_id']} did not know: make a mark (lakegc mark {name})"
+            f"lakeFS has commits that mark {told['mark_id']} did not know, {now.new:,} in all: make a mark "
+            f"(lakegc mark {name})"
         )
     if not now.is_whole:
         yield f"branches show more than {MOST_LISTED:,} objects there, and not all were listed: ask for fewer paths"

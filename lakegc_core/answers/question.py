@@ -19,7 +19,7 @@ from lakegc_core.errors import CorruptFileError, SettingsError
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
-from lakegc_core.policy.holds import BRANCH, TAG
+from lakegc_core.policy.holds import BRANCH, TAG, matching_names
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.commits.known_walk import KnowingWalk, Place
@@ -117,6 +117,17 @@ class _QuestionWalk(KnowingWalk):
     def _write_commits(self, ids: Sequence[str], metaranges: Sequence[str]) -> Iterator[Json]:
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(metaranges, pa.string()), pa.repeat("", len(ids))]
         yield from self.aside.results(OTHERS, pa.table(columns, schema=COMMITS_SCHEMA), COMMITS_SCHEMA)
+
+
+def meaning_nothing(known: Known, patterns: Iterable[str]) -> list[str]:
+    """Those of some patterns that mean no branch and no tag which the mark saw."""
+    idle = []
+    for each in patterns:
+        kind, _, glob = each.partition(":")
+        names = known.heads if kind == BRANCH else known.tags
+        if not any(matching_names(glob, [name for name, _ in names])):
+            idle.append(each)
+    return idle
 
 
 def check_patterns(patterns: Iterable[str]) -> None:

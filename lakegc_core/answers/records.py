@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from lakegc_core.answers.workers import Workers
 from lakegc_core.errors import CorruptFileError
+from lakegc_core.marks import ledger
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.ledger import journals
 from lakegc_core.names import Json, Stage
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
@@ -41,8 +41,14 @@ def records(context: MarkContext, own: Layer) -> Named:
         ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
         ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
         ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
-        *((SWEPT, journal.rows) for journal in journals(context, 0.0)),
+        *((SWEPT, journal.rows) for journal in ledger.journals(context, 0.0)),
     ]
+
+
+def journals_of_all(context: MarkContext) -> Named:
+    """The journals of all sweeps, also of retired marks: far more than those that stand, after years."""
+    found = ledger.records_of(context).found
+    return [(SWEPT, each.rows) for each in found if each.kind == ledger.Kind.SWEPT and each.rows.parts]
 
 
 def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:

@@ -38,21 +38,28 @@ def scratch(context: RepositoryContext, *, here: bool) -> Iterator[DatasetFolder
     try:
         yield DatasetFolder(context.workspace, folder)
     finally:
-        _remove(context, store, f"{folder}/")
-        for level in store.list_level(prefix):
-            for old in level.prefixes:
-                if old.removeprefix(prefix) < f"{now - _KEPT:%Y%m%dT%H%M%S}":
-                    _remove(context, store, old)
+        with _saying(context, f"{store.root}/{folder}/"):
+            _remove(store, f"{folder}/")
+        with _saying(context, f"What earlier commands left in {store.root}/{prefix}"):
+            for level in store.list_level(prefix):
+                for old in level.prefixes:
+                    if old.removeprefix(prefix) < f"{now - _KEPT:%Y%m%dT%H%M%S}":
+                        _remove(store, old)
 
 
-def _remove(context: RepositoryContext, store: Store, prefix: str) -> None:
-    """Delete a folder of answers. That it cannot be deleted is said: it costs space and nothing else."""
+@contextmanager
+def _saying(context: RepositoryContext, what: str) -> Iterator[None]:
+    """Say that something could not be removed: it costs space and nothing else, and must not hide the answer."""
     try:
-        for batch in store.list(prefix):
-            for start in range(0, batch.num_rows, _BATCH):
-                outcomes = store.delete_many(batch.slice(start, _BATCH).column("address").to_pylist())
-                if failed := [outcome for outcome in outcomes if outcome.startswith(FAILED)]:
-                    raise StoreError(failed[0])
-        store.remove_empty_folders(prefix)
+        yield
     except LakegcError as error:
-        context.say(f"{store.root}/{prefix} could not be removed ({error}); it holds nothing that anybody needs")
+        context.say(f"{what} could not be removed ({error}). Nobody needs it: delete it by hand, or let it expire.")
+
+
+def _remove(store: Store, prefix: str) -> None:
+    for batch in store.list(prefix):
+        for start in range(0, batch.num_rows, _BATCH):
+            outcomes = store.delete_many(batch.slice(start, _BATCH).column("address").to_pylist())
+            if failed := [outcome for outcome in outcomes if outcome.startswith(FAILED)]:
+                raise StoreError(failed[0])
+    store.remove_empty_folders(prefix)

@@ -18,6 +18,7 @@ from lakegc_core.policy.scenarios import EVERYTHING, SERVER
 STAGED, BY_PATH, NEIGHBOUR, UNKNOWN_TO_MARK = "staged", "held_by_path", "neighbour", "unknown_to_mark"
 _BY_RULE = ("history", "dangling")
 _DAY = 86_400.0
+_NO_RULES = "every commit stays without rules"
 _WAIT = "nothing: it goes by itself"
 _NOT_KNOWN = "make a mark: this one does not know it, or something kept it then"
 _FATES = {
@@ -123,16 +124,24 @@ def _sooner(name: str, kind: str, own: str, why: str, days: int | None, terms: T
         return "set GC rules in lakeFS: without rules every commit counts"
     if name == SERVER:
         return "nothing: lakeFS's own answer keeps its commit"
-    default = terms.rules.default_days if terms.rules else None
-    left = f"its commits are then kept for the {default} days of the default rule" if default is not None else ""
+    deleted = f"delete branch {own} ({_left(terms.rules)})"
     if why == "shows":
-        kept = f"the rule of {terms.rules.days(own)} days counts from then on" if terms.rules else "every commit counts"
-        return f"delete it on branch {own} and commit ({kept}); or delete branch {own} ({left})"
-    if days is not None and days <= 0:
+        kept = f"its rule of {_days(terms.rules.days(own))} counts from then on" if terms.rules else _NO_RULES
+        return f"delete it on branch {own} and commit ({kept}); or {deleted}"
+    if days is None or days <= 0:
         return _WAIT
     if why == "history":
-        return f"set a rule of less than {days} days for branch {own}; or delete branch {own} ({left})"
-    return f"set a default rule of less than {days} days"
+        return f"set a rule of less than {_days(days)} for branch {own}; or {deleted}"
+    return f"set a default rule of less than {_days(days)}"
+
+
+def _left(rules: Rules | None) -> str:
+    """What a deleted branch leaves, in words."""
+    return f"the default rule of {_days(rules.default_days)} then counts for its commits" if rules else _NO_RULES
+
+
+def _days(number: int) -> str:
+    return "1 day" if number == 1 else f"{number} days"
 
 
 def _by_verdict(each: Explained, terms: Terms, named_at: float) -> Iterator[Keeper]:

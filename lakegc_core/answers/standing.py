@@ -78,10 +78,11 @@ def _judged(judge: Judge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     for batch in batches:
         unknown = pa.repeat(False, batch.num_rows)
         rows = judge(pa.Table.from_batches([batch]).append_column(Reason.STAGED.value, unknown))
-        alone = pc.equal(rows["reason"], Reason.UNREFERENCED)
+        judged = _beyond_age(judge, rows)
+        alone = pc.equal(judged, Reason.UNREFERENCED)
         # The mark knows more of what is unreferenced: what branches show, and what it could not ask for.
         aside = pc.and_not(rows[_ASIDE], rows[_STAGED])
-        reasons = pc.if_else(pc.and_(alone, aside), Reason.UNASKED, rows["reason"])
+        reasons = pc.if_else(pc.and_(alone, aside), Reason.UNASKED, judged)
         found = pa.table(
             {
                 "hash": hash_strings(rows["address"]) if len(rows) else pa.array([], pa.int64()),
@@ -91,3 +92,11 @@ def _judged(judge: Judge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
             }
         )
         yield from found.cast(SCHEMA).combine_chunks().to_batches()
+
+
+def _beyond_age(judge: Judge, rows: pa.Table) -> pa.ChunkedArray:
+    """The reasons of judged rows; of what is young and has a name that keeps it at any age, that name is the reason."""
+    if judge.unknown is None:
+        return rows["reason"]
+    named = judge.unknown(rows["address"].combine_chunks())
+    return pc.if_else(pc.and_(pc.equal(rows["reason"], Reason.YOUNG), named), Reason.UNKNOWN, rows["reason"])

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakegc_core.answers.differing import MOST, differing, some
+from lakegc_core.answers.differing import MOST, differing, parts_of, some
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
@@ -244,31 +244,32 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
         return own.readable_before
-    found.stated = stated
-    if own.report.get("statement") != found.statement:
-        names = f"{own.reported} names {own.report.get('statement')}"
-        found.differs.append(f"{where} has digest {found.statement}, {names}")
-    journal = _good_journal(spark, own, stated["outcomes"], found)
-    outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
-    try:
-        again = statement(own.mark, own.plan, own.report, outcomes)
-    except (AttributeError, KeyError, TypeError):  # of a name in it, perhaps
-        either = f"{own.reported}, or the plan,"
-        found.differs.append(f"{where} cannot be computed again: {either} has another form than lakegc's")
+    found.stated, parts = stated, parts_of(stated)
+    if (named := own.report.get("statement")) != found.statement:
+        found.differs.append(f"{where} has digest {found.statement}, {own.reported} names {named}")
+    if parts is None:
+        found.differs.append(f"{where} does not say which parts its journal has: lakegc did not write it so")
         return None
+    journal = _good_journal(spark, own, parts, found)
+    outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
     # Where the mark or the plan does not read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
-    found.differs += differing(stated, again, () if own.unread_before else without)
+    try:
+        again = statement(own.mark, own.plan, own.report, outcomes)
+        found.differs += list(differing(stated, again, () if own.unread_before else without))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # of a name in it, perhaps
+        forms = f"it, {own.reported}, or the plan has another form than lakegc's"
+        found.differs.append(f"{where} cannot be computed again: {forms}")
+        return None
     return journal
 
 
-def _good_journal(spark: SparkSession, own: _Artifacts, stated: Json, found: CheckedSweep) -> Dataset:
+def _good_journal(spark: SparkSession, own: _Artifacts, stated: Sequence[str], found: CheckedSweep) -> Dataset:
     """The parts of a journal that read; those that do not, are missing or were added are told."""
     sources = own.readable_before.sources
-    names, wanted = {each.part.name for each in sources}, set(stated["parts"])
-    folder = own.journal_at
-    found.differs += some(f"{folder}/{each}, of which the statement tells, is missing" for each in wanted - names)
-    found.differs += some(f"{folder}/{each} was added: the statement does not tell of it" for each in names - wanted)
+    at, names, wanted = own.journal_at, {each.part.name for each in sources}, set(stated)
+    found.differs += some(f"{at}/{each}, of which the statement tells, is missing" for each in wanted - names)
+    found.differs += some(f"{at}/{each} was added: the statement does not tell of it" for each in names - wanted)
     faults = _faults(spark, sources)
     found.differs += some(said for _, said in faults)
     bad = {number for number, _ in faults}

@@ -15,12 +15,11 @@ import numpy as np
 from lakegc_core import clock
 from lakegc_core.answers.folders import FOLDER
 from lakegc_core.answers.keepers import LATER, TODAY, Answer, answer
-from lakegc_core.answers.question import HEAD, PROBLEM, Question, check_patterns
+from lakegc_core.answers.question import HEAD, PROBLEM, Question, check_patterns, meaning_nothing
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json, Reason
 from lakegc_core.policy.facts import Amount, CommitsFacts
-from lakegc_core.policy.holds import BRANCH, matching_names
 from lakegc_core.policy.retention import Rules, rules_json, rules_of
 from lakegc_core.policy.scenarios import (
     DEFAULT,
@@ -58,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Expected:
-    """The findings of such a mark: the garbage in all, what of it is none today, and what would be none any more.
+    """The findings of such a mark: the garbage in all, what of it commits keep today, and what would be none any more.
 
     Of `more`, by what keeps it today (`branch:NAME`, `tag:NAME`, …) and by the folder of its path, those with the most
     bytes. Several branches and tags that keep an object together count as SEVERAL.
@@ -136,12 +135,11 @@ def question_of(change: Change, branches: Sequence[str] = ()) -> Question:
 
 
 def _ask(change: Change, branches: Sequence[str], known: Known) -> tuple[Columns, Json]:
-    idle = [each for each in change.without if not _is_meant(known, each)]
     found = owners(known)
     columns = whatif_columns(known, change) | {name: found.columns[name] for name in _OWNERS}
     columns[FOLDER] = np.full_like(columns["today"], NEVER)
     return columns, {
-        "nothing_called_so": idle,
+        "nothing_called_so": meaning_nothing(known, change.without),
         "owners": found.names,
         PROBLEM: _without_branch(known, branches),
     }
@@ -164,12 +162,6 @@ def _branches_of(context: MarkContext, wish: Wish) -> tuple[str, ...]:
 
 def _finish(names: Json, numbers: Mapping[str, np.ndarray]) -> Columns:
     return {**numbers, _OWNER: owner_of(*(numbers[name] for name in _OWNERS))}
-
-
-def _is_meant(known: Known, pattern: str) -> bool:
-    kind, _, glob = pattern.partition(":")
-    names = known.heads if kind == BRANCH else known.tags
-    return any(matching_names(glob, [name for name, _ in names]))
 
 
 def _change(context: MarkContext, wish: Wish) -> Change:

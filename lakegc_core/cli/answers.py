@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_DIGITS = 9  # of the days of a rule: lakeFS keeps 31 bits
+
+
 def _mark_of(options: argparse.Namespace, reporter: Reporter) -> MarkContext:
     """The mark that an answer is given from."""
     mark = complete_mark(opened(options, reporter), options.mark_id)
@@ -65,9 +68,11 @@ def _rules(given: Sequence[str]) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for each in given:
         name, _, days = each.rpartition("=")
-        if not name or name in found or not (days == NO_RULE or days.isdecimal()):
+        is_number = days.isascii() and days.isdecimal() and len(days) <= _DIGITS
+        if not name or name in found or not (days == NO_RULE or is_number):
             raise SettingsError(
-                f"--rule {each} is no rule: write each rule once, as default=14 or BRANCH=30, in whole days, 0 or more."
+                f"--rule {each} is no rule: write each rule once, as default=14 or BRANCH=30, in whole days, "
+                f"0 or more, of {_DIGITS} digits at most."
             )
         found[name] = None if days == NO_RULE else int(days)
     return found

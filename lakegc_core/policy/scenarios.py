@@ -96,7 +96,8 @@ def with_days(rules: Rules, branch: str, days: int) -> Rules:
 def _kept(known: Known, change: Change, rules: Rules | None, *, at_once: bool = False) -> Iterable[int]:
     """The rows that would be retained. At once, what a deleted branch leaves counts as dangling."""
     heads, tags = left_of(known.heads, BRANCH, change.without), left_of(known.tags, TAG, change.without)
-    gone = [each for each in known.heads if each not in set(heads)]
+    standing = set(heads)
+    gone = [each for each in known.heads if each not in standing]
     named = NamedCommits(
         heads,
         tags=tags if change.protect_tags else [],

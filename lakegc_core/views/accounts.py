@@ -16,8 +16,8 @@ def gone_screen(found: Json) -> str:
         f"{found['repository']} · {shown(found['paths'])} · asked {to_the_minute(found['asked_at'])}, by mark "
         f"{found['mark_id']} of {to_the_minute(found['at'])}",
         "",
-        f"{counted(found['objects'], 'object')} ever stood there: {found['there']:,} are there "
-        f"({human_bytes(found['bytes'])}), {found['gone']:,} are gone",
+        f"{counted(found['objects'], 'object')} ever stood there · still there: {found['there']:,} "
+        f"({human_bytes(found['bytes'])}) · gone: {found['gone']:,}",
     ]
     for each in found["standing"]:
         lines += ["", *_standing_lines(each)]
@@ -34,7 +34,8 @@ def gone_screen(found: Json) -> str:
         known = f"as mark {found['mark_id']} of {to_the_minute(found['at'])} knew them"
         lines += ["", f"All of them are gone, {known}.", f"statement {found['statement']['digest']}"]
     else:
-        lines += ["", "Not all of them are gone:", *(f"  {shown(each)}" for each in found["open"])]
+        are = "Not all of them are gone:" if found["there"] else "Nobody can say that all of them are gone:"
+        lines += ["", are, *(f"  {shown(each)}" for each in found["open"])]
     return "\n".join(lines)
 
 
@@ -83,7 +84,7 @@ def verify_screen(found: Json) -> str:
     lines += _findings("the mark", found["mark"])
     for each in found["sweeps"]:
         lines += _findings(f"sweep {each['sweep']}{'' if each['is_begun'] else ' · deleted nothing'}", each)
-        if each["stated"]:
+        if each["stated"] and not each["differs"]:  # else it says what somebody else wrote
             lines += _stated(each["stated"])
         if each["statement"]:
             lines.append(f"      statement {shown(each['statement'])}")

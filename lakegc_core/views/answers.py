@@ -43,6 +43,8 @@ def du_screen(found: Json) -> str:
     if len(keepers) > _ROWS:
         lines.append(f"and {len(keepers) - _ROWS:,} more; --json shows all")
     lines += _together_lines(found["together"])
+    if found["nothing_called_so"]:
+        lines.append(f"Nothing is called {shown(', '.join(found['nothing_called_so']))}.")
     lines += ["", _amount_line("several of them keep", found["shared"])]
     lines += [_amount_line(_BESIDES.get(reason, reason), amount) for reason, amount in found["besides"].items()]
     lines += [
@@ -120,7 +122,7 @@ def _rules_in_words(rules: Json | None) -> str:
     if rules is None:
         return "no rules, so that every commit counts"
     named = {"default": rules["default"], **{f"branch:{name}": days for name, days in rules["branches"].items()}}
-    return "rules: " + ", ".join(f"{name} {days} days" for name, days in named.items())
+    return "rules: " + ", ".join(f"{name} {counted(days, 'day')}" for name, days in named.items())
 
 
 def _curve_lines(curves: Json) -> list[str]:
@@ -130,7 +132,7 @@ def _curve_lines(curves: Json) -> list[str]:
         lines += ["", f"what stays in the namespace, by the days of {shown(name)}"]
         most = max(point["kept"]["bytes"] for point in points)
         for point in points:
-            days = "all" if point["days"] is None else f"{point['days']} days" if point["days"] != 1 else "1 day"
+            days = "all" if point["days"] is None else counted(point["days"], "day")
             size = point["kept"]["bytes"]
             lines.append(f"  {days:>8}  {human_bytes(size):>10}  {_bar(size, most)}".rstrip())
     return lines
@@ -204,8 +206,9 @@ def explain_screen(found: Json) -> str:
         staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"
         lines += [
             "",
-            f"No commit that lakeFS knows shows {shown(found['what'])}.",
+            f"No commit that lakeFS knows shows {shown(found['what'])} with an object in this namespace.",
             f"An object that is only staged is found with its branch: {shown(staged)}",
+            "An object that was imported from elsewhere lies there, and lakegc never deletes it.",
         ]
     lines += _absent_lines(found)
     for each in found["objects"]:
@@ -280,7 +283,7 @@ def _holder_line(holder: Json) -> str:
     if holder["why"] == "shows":
         return f"{name} shows it, for as long as that stands"
     if holder["until"]:
-        return f"{name}, by the rule of {holder['days']} days, until {to_the_minute(holder['until'])}"
+        return f"{name}, by the rule of {counted(holder['days'], 'day')}, until {to_the_minute(holder['until'])}"
     return f"{name}, for as long as that stands"
 
 
@@ -306,8 +309,8 @@ def _sweep_line(swept: Json) -> str:
 def _past_line(past: Json) -> str:
     last = f"last in commit {past['commit'][:_COMMIT]} of {to_the_minute(past['committed'])}"
     if past["cause"] == "deleted":
-        return f"{last}, which no branch has any more; the default rule of {past['days']} days ran out"
+        return f"{last}, which no branch has any more; the default rule of {counted(past['days'], 'day')} ran out"
     return (
         f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {shown(past['branch'])}, "
-        f"{to_the_minute(past['by_committed'])}; its rule of {past['days']} days ran out"
+        f"{to_the_minute(past['by_committed'])}; its rule of {counted(past['days'], 'day')} ran out"
     )

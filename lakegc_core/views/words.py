@@ -32,7 +32,7 @@ def human_bytes(size: int) -> str:
     """Bytes as people read them, in powers of 1000."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(value) < 1000:
+        if abs(value) < (1000 if unit == "B" else 999.95):  # what would be written as 1000.0 has the next unit
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} PB"

@@ -117,7 +117,7 @@ def _figures(report: Json) -> str:
         "young": too_young(report.get("first_young"), day_and_time),
         "expired": monthly(size["expired"], price) if price else "",
         "unknown": UNKNOWN_REMARK,
-        "confirmed": f"the rest may be swept after {day_and_time(report['confirmed_at'])}",
+        "confirmed": _when_the_rest(report),
     }
     rows = [
         (
@@ -131,6 +131,13 @@ def _figures(report: Json) -> str:
         if group != "unknown" or objects.get(group)
     ]
     return "<h2>What there is</h2>" + table(("", "objects", "bytes", "share", ""), rows, (1, 2, 3), "Garbage")
+
+
+def _when_the_rest(report: Json) -> str:
+    """When the garbage may be swept that was not unreferenced for long enough, in words; "" if there is none."""
+    if report["objects"]["expired"] == report["objects"]["confirmed"]:
+        return ""
+    return f"the rest may be swept after {day_and_time(report['confirmed_at'])}"
 
 
 def _guards(verdicts: Sequence[Json]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
+from lakegc_core.marks.ledger import keep_records
 from lakegc_core.stages import swept_report
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed
@@ -68,8 +70,7 @@ def test_a_batch_answers_as_each_address_alone(small: SparkSession, served: Lake
     found = answers(small, context, addresses)
     assert [each.address for each in found] == addresses
     for each in found:
-        if each.address != FOREIGN:  # which `explain` takes for a path
-            assert explain(not_needed, context, each.address).objects == (each,)
+        assert explain(not_needed, context, each.address).objects == (each,)
     by_path = {path: [each for each in found if each.paths == (path,)] for path in ("t/0", "t/1", "own")}
     assert [len(versions) for versions in by_path.values()] == [9, 1, 1]
     (stays,), (own,) = by_path["t/1"], by_path["own"]
@@ -130,3 +131,33 @@ def test_the_last_commit_is_one_that_only_an_optimized_mark_has_seen(
     (gone,) = answers(small, later(2), [clean.address])
     assert gone.past is not None and (gone.past["commit"], gone.past["cause"]) == (last.id, "deleted")
     assert not gone.holders and gone.paths == ("t/0",)
+
+
+def test_of_what_a_sweep_of_a_retired_mark_deleted_that_sweep_is_told(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    first = mark(small, served, "m1")
+    swept_report(small, first)
+    keep_records(first.mark)
+    context = mark(small, served, "m2")
+    shutil.rmtree(served.files("lake") / first.mark.folder)
+    gone, never = answers(small, context, [NEVER_COMMITTED, UNKNOWN])
+    assert [(each["mark_id"], each["outcome"]) for each in gone.swept] == [("m1", "deleted")] and not never.swept
+
+
+def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    raw = leave(repository, "data/raw/customers.csv", 20)
+    context = mark(small, served, "m1")
+    for key, reason in ((raw, "unknown"), (FOREIGN, "foreign")):
+        (found,) = explain(not_needed, context, key).objects
+        assert (found.address, found.size, found.reason) == (key, len(b"left behind"), reason)
+    (served.files("lake") / raw).unlink()
+    for key in (raw, "elsewhere/", "elsewhere", "../lake/README", "/t/1", "t//1", "."):
+        assert explain(not_needed, context, key).objects == (), key
+
+
+def test_bytes_that_are_no_utf_8_are_a_path_like_any_other(m1: MarkContext) -> None:
+    for what in ("t/\udcff", "s3://bucket/lake/data/\udcff"):
+        assert explain(not_needed, m1, what).objects == ()

@@ -14,6 +14,7 @@ from lakegc_core.answers.du import Usage, du
 from lakegc_core.answers.explain import explain
 from lakegc_core.answers.whatif import SEVERAL, Wish, question_of, whatif
 from lakegc_core.answers.workers import Little
+from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.errors import IncompleteError, RefusedError, SettingsError
 from lakegc_core.marks.artifacts import CLEAN, INCREMENTAL, RESTORES, STAMP
 from lakegc_core.marks.context import MarkContext, open_mark
@@ -253,3 +254,21 @@ def test_a_pattern_that_is_of_neither_branches_nor_tags_is_refused(
 ) -> None:
     with pytest.raises(SettingsError, match="names no branch and no tag"):
         whatif(small, m1, Wish({}, (pattern,)))
+
+
+def test_what_is_young_and_has_a_name_that_lakefs_does_not_give_is_no_garbage_in_the_end(
+    small: SparkSession, served: Lake, repository: Repository
+) -> None:
+    leave(repository, "data/raw/customers.csv", 0)
+    leave(repository, "data/gqv3epl4fd2o8m3men70/ce8co454fd2o8m3menb0", 0)
+    context, one = mark(small, served, "m1"), Amount(1, len(b"left behind"))
+    found = whatif(small, context, Wish({}))
+    assert found.in_the_end.garbage - found.today == one
+    assert {name: du(small, context).besides[name] for name in ("young", "unknown")} == {"young": one, "unknown": one}
+    wanting = replace(served, policies=(RepositoryPolicy("*", collect_unknown_names=True),))
+    collecting = whatif(small, mark(small, wanting, "m2"), Wish({}))
+    assert collecting.in_the_end.garbage - collecting.today == one + one
+
+
+def test_patterns_that_mean_no_branch_and_no_tag_are_named(small: SparkSession, m1: MarkContext) -> None:
+    assert du(small, m1, [["branch:exp", "branch:exp-*"], ["tag:v9"]]).nothing_called_so == ("branch:exp-*", "tag:v9")

@@ -50,6 +50,23 @@ def test_what_cannot_be_removed_is_said_and_spoils_no_answer(
         assert len(said) == 1 and f"could not be removed ({told})" in said[0]
 
 
+def test_a_store_that_does_not_list_what_was_left_hides_no_answer_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: LocalStore, prefix: str) -> Any:
+        raise StoreError("AccessDenied")
+
+    with lake(tmp_path) as served:
+        served.create("lake")
+        said: list[str] = []
+        context = served.open("lake")
+        object.__setattr__(context, "say", said.append)
+        monkeypatch.setattr(LocalStore, "list_level", fails)
+        with pytest.raises(RuntimeError), scratch(context, here=False):
+            raise RuntimeError
+        assert len(said) == 1 and "could not be removed (AccessDenied)" in said[0]
+
+
 def test_where_spark_runs_on_this_machine_nothing_is_written_to_the_store(tmp_path: Path) -> None:
     with lake(tmp_path) as served:
         served.create("lake")

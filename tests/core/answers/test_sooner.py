@@ -54,11 +54,11 @@ def keepers(*holders: dict[str, Any], branches: tuple[str, ...] = (), **more: An
     [
         (
             holder("branch:main", "shows"),
-            "the rule of 30 days counts from then on); or delete branch main (its commits",
+            "(its rule of 30 days counts from then on); or delete branch main (the default rule of 14 days then counts",
         ),
         (
             holder("branch:dev", "history", 14, AT),
-            "less than 14 days for branch dev; or delete branch dev (its commits",
+            "less than 14 days for branch dev; or delete branch dev (the default rule of 14 days then counts",
         ),
         (holder("tag:v1", "shows"), "delete tag v1"),
         (holder("hold:tag:v*", "hold"), "remove the hold tag:v* from lakegc.yaml"),
@@ -71,6 +71,14 @@ def test_each_kind_of_holder_has_its_own_way_to_go_sooner(told: dict[str, Any], 
     (found,) = keepers(told)
     assert says in found.sooner and (found.name, found.why) == (told["name"], told["why"])
     assert keeper_json(found)["until"] == told["until"]
+
+
+def test_where_there_are_no_rules_no_rule_is_named_and_no_days() -> None:
+    each = replace(NOTHING, holders=(holder("branch:main", "shows"), holder("branch:dev", "history", 14, AT)))
+    shows, history = keepers_of(each, (), replace(TERMS, rules=None), 0.0)
+    stays = "or delete branch {} (every commit stays without rules)"
+    assert shows.sooner.startswith("delete it on branch main and commit (every commit stays without rules); or")
+    assert shows.sooner.endswith(stays.format("main")) and history.sooner.endswith(stays.format("dev"))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from lakegc_core.sweep.sweep import close_sweep
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.merkle import tree_of
 from lakegc_core.tables.parts import PartWriter, list_parts
+from lakegc_core.views.accounts import verify_screen
 from tests.support.lake import lake, quick, saved
 from tests.support.swept import ACCEPTED, GARBAGE, Swept, mark_garbage
 from tests.support.true_time import flip
@@ -104,6 +105,17 @@ def test_a_statement_that_was_changed_and_sealed_again_is_not_that_of_its_artifa
     edited(place(swept, "sweeps/1/statement.json"), lambda value: value.update(planned=4), seal=True)
     found = said(verified(swept))
     assert "`planned` of the statement is not that of sweeps/1/report.json" in found and "report.json names" in found
+
+
+@pytest.mark.parametrize("made_up", [None, [], {}, {"parts": None}, {"parts": [1]}, {"parts": [], "branches": 7}])
+def test_a_statement_that_was_sealed_again_in_a_form_of_its_own_is_refused(swept: Swept, made_up: Any) -> None:
+    statement = place(swept, "sweeps/1/statement.json")
+    edited(statement, lambda value: value.update(outcomes=made_up), seal=True)
+    found = verified(swept)
+    assert found.differs and "sweeps/1/statement.json" in said(found)
+    assert "Do not rely on this account" in verify_screen(found.as_json())
+    edited(statement, lambda value: [value.pop(name) for name in ("outcomes", "totals", "finished_at")], seal=True)
+    assert "Do not rely on this account" in verify_screen(verified(swept).as_json())
 
 
 @pytest.mark.parametrize(("key", "value"), [("guards", []), ("counted", {}), ("look", None), ("seconds", 1.0)])

@@ -69,6 +69,8 @@ def test_questions_are_answered_from_the_newest_mark_or_the_one_that_is_named(
         (["whatif", "lake", "--rule", "a=1", "--rule", "a=2"], "write each rule once"),
         (["whatif", "lake", "--rule", "default=-1"], "in whole days, 0 or more"),
         (["whatif", "lake", "--rule", "main=1.5"], "in whole days, 0 or more"),
+        (["whatif", "lake", "--rule", f"default={'9' * 5000}"], "of 9 digits at most"),
+        (["whatif", "lake", "--rule", "default=١٤"], "in whole days, 0 or more"),
         (["whatif", "lake", "--rule", "default=none"], "no rules without a default"),
         (["whatif", "lake", "--rule", "mian=3"], "saw no branch called mian. A rule is of a branch, or of `default`"),
         (["whatif", "lake", "--rule", "a=none", "--rule", "b=1"], "saw no branch called a, b."),

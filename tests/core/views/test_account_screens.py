@@ -74,5 +74,11 @@ def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone
     standing = {"paths": ["users/1/a"], "address": "data/a", "size": 1, "written": GONE["at"], "keepers": [keeper]}
     told = {"there": 2, "standing": [standing | {"earliest": None}], "open": ["2 objects are there"], "statement": None}
     screen = gone_screen(GONE | told)
+    assert "3 objects ever stood there · still there: 2 (0 B) · gone: 3" in screen
     assert "tag:v1 (shows): for as long as that stands" in screen and "sooner: delete tag v1" in screen
     assert "and 1 more that are there" in screen and screen.endswith("Not all of them are gone:\n  2 objects are there")
+
+
+def test_where_all_are_gone_and_nobody_can_say_so_it_is_not_said_that_some_are_left() -> None:
+    screen = gone_screen(GONE | {"open": ["a copy lies in a backup"], "statement": None})
+    assert screen.endswith("Nobody can say that all of them are gone:\n  a copy lies in a backup")

@@ -34,6 +34,7 @@ def used(*keepers: dict[str, Any]) -> dict[str, Any]:
         "keepers": list(keepers),
         "shared": amount(2, 500),
         "together": [{"patterns": ["branch:exp-*"], "only": amount(3, 4_200_000_000_000), "at_once": amount(0, 0)}],
+        "nothing_called_so": [],
         "besides": {"unreferenced": amount(4, 2000)},
     }
 
@@ -43,6 +44,17 @@ def test_du_names_the_largest_first_and_says_how_many_more_there_are() -> None:
     assert "branch:19" in screen and "branch:20" not in screen and "and 5 more; --json shows all" in screen
     assert "branch:exp-* together: 4.2 TB in the end, 0 B at once" in screen
     assert "garbage" in screen and "2.0 kB" in screen
+
+
+def test_du_says_which_patterns_mean_nothing() -> None:
+    found = used() | {"nothing_called_so": ["branch:exp-*", "tag:v9"]}
+    assert "Nothing is called branch:exp-*, tag:v9." in answers.du_screen(found)
+    assert "Nothing is called" not in answers.du_screen(used())
+
+
+def test_one_day_is_one_day() -> None:
+    history = {"name": "branch:main", "why": "history", "commit": COMMIT, "days": 1, "until": "2026-12-04T01:00:00Z"}
+    assert "by the rule of 1 day, until" in answers.explain_screen(explained(holders=[history], holders_in_all=1))
 
 
 def test_du_leaves_out_what_keeps_nothing_and_shows_nothing() -> None:
@@ -215,7 +227,8 @@ def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
 
 def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
-    assert "No commit that lakeFS knows shows t/1." in screen
+    assert "No commit that lakeFS knows shows t/1 with an object in this namespace." in screen
+    assert "An object that was imported from elsewhere lies there, and lakegc never deletes it." in screen
 
 
 def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:

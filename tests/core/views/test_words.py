@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakegc_core.views.words import ago, counted, day, day_and_time, monthly, shown, yearly
+from lakegc_core.views.words import ago, counted, day, day_and_time, human_bytes, monthly, shown, yearly
 
 EUR = {"per_gb_month": 0.02, "currency": "EUR"}
 
@@ -31,6 +31,14 @@ def test_an_age_is_said_in_hours_for_two_days_and_then_in_days(monkeypatch: pyte
     assert ago("2026-11-23T15:30:00.000Z") == "1 hour ago"
     assert ago("2026-11-21T17:30:00.000Z") == "47 hours ago"
     assert ago("2026-11-20T16:30:00.000Z") == "3 days ago"
+
+
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (10**18, "1000.0 PB")],
+)
+def test_bytes_never_read_as_a_thousand_of_a_unit_that_has_a_larger_one(size: int, written: str) -> None:
+    assert human_bytes(size) == written
 
 
 def test_money_is_of_a_month_or_of_twelve_and_none_is_said_without_a_price() -> None:

@@ -72,6 +72,8 @@ def test_dates_are_written_as_people_write_them() -> None:
     assert "the rest may be swept after 22 November 2026, 02:00 UTC" in shown
     assert "Sweep 1, 23 November 2026, 16:30 UTC: 5.0 kB deleted" in shown
     assert not ISO.search(shown)
+    all_ready = REPORT["objects"] | {"confirmed": REPORT["objects"]["expired"]}
+    assert "the rest may be swept" not in read(page(REPORT | {"objects": all_ready})).text
     first = {"old_enough_at": "2026-11-22T03:00:00.000Z", "deletable_from": "2026-11-23T03:00:00.000Z"}
     shown = read(page(REPORT | {"first_young": first})).text
     assert "old enough at 22 November 2026, 03:00 UTC, and may be deleted from 23 November 2026, 03:00 UTC" in shown
