@@ -56,7 +56,7 @@ def find_came_back(spark: SparkSession, context: MarkContext, own: Layer, learnt
     out = context.mark.out(Stage.EXPIRED_ADDRESSES)
     lying = own.dataset(Stage.NAMESPACE_LISTING, OBJECTS_SCHEMA) + learnt
     sought = lying.keys()
-    # Of more keys than a worker holds Spark joins them.
+    # If a worker cannot hold the keys, Spark joins them.
     known = gone(spark, readable_records(spark, records), sought if lying.rows <= MOST else None)
     recorded = out.put(_RECORDED, among(spark, known, sought), GONE)
     if not recorded.parts:

@@ -44,7 +44,7 @@ UNITS = "units"
 GONE = "gone"
 _UNSURE = "unsure"
 LEARNT = "learnt"
-"""Dataset of the last stage: objects in carried units that no listing had. The store was asked for them."""
+"""Dataset of expired_addresses: objects in carried units that no listing had. The store was asked for them."""
 
 _DATASETS = ((Stage.NAMESPACE_LISTING, ""), (Stage.EXPIRED_ADDRESSES, LEARNT))
 
@@ -68,12 +68,13 @@ GONE_SCHEMA = pa.schema([LISTING_SCHEMA.field("address"), LISTING_SCHEMA.field("
 
 _DAY = 86_400.0
 _AT = pa.timestamp("us", tz="UTC")
-_OVER = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST], pa.string())
+_NOT_THERE = pa.array([Outcome.DELETED, Outcome.ALREADY_GONE, Outcome.LOST], pa.string())
 _THERE = pa.array([STILL_THERE, SEEN_AGAIN, Outcome.CHANGED], pa.string())
 
 
 def carried_units(layers: Sequence[Layer], units: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
-    """Those of the units that need not be listed again, with their rows of UNITS_SCHEMA in the mark below."""
+    """The units to carry, with their rows of UNITS_SCHEMA in the mark below: slices that a layer listed RELIST or more
+    after they began."""
     layer, known = layers[0], {layer.mark_id for layer in layers}
     window = safety.RELIST.total_seconds()
     wanted = {unit: begun for unit in units if (begun := _begun(unit)) is not None and begun < now + _DAY}
@@ -196,7 +197,7 @@ def _swept(units: Units, age: int, rows: pa.RecordBatch) -> Mapping[str, Any]:
     ages = units.ages_of(own)
     at = rows["at"].cast(_AT).cast(pa.int64())
     there = pc.is_in(outcomes, _THERE)
-    told = pc.or_(there, pc.is_in(outcomes, _OVER)).to_numpy(zero_copy_only=False)
+    told = pc.or_(there, pc.is_in(outcomes, _NOT_THERE)).to_numpy(zero_copy_only=False)
     told &= (ages >= 0) & (at.to_numpy() / 1e6 >= units.listed_at(own) - APART)
     # Sure: the mark that was swept is as new as the listing of the unit, or newer, so that this sweep deleted what
     # the listing had. Not sure: an older mark was swept; the object may have gone before the listing.
@@ -259,7 +260,8 @@ def find(
     here: bool = False,
 ) -> Mapped:
     """Objects whose address may be wanted (None: all objects), as the top one of the layers knows them: OBJECTS_SCHEMA.
-    `gone=False`: also those that sweeps have deleted since their carried unit was listed. `here`: see `is_little`."""
+    `gone=False`: also those that sweeps have deleted since their carried unit was listed. `here`: see
+    `gather.is_little`."""
     top = layers[0]
     found = _scan(spark, layers, Units.of_top(layers) if len(layers) > 1 else None, wanted, here=here)
     deleted = top.dataset(Stage.NAMESPACE_LISTING, GONE_SCHEMA, GONE).keys()
@@ -269,7 +271,8 @@ def find(
 def _scan(
     spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None, *, here: bool = False
 ) -> Mapped:
-    """`wanted`: of parts with a column `address`. `units`: whose newest listing counts."""
+    """`wanted`: of parts with a column `address`. `units`: rows that a newer listing of their unit
+    replaces are dropped; None: all rows count."""
     within = partial(_within, wanted) if wanted else None
     feeds = [
         feed

@@ -1,7 +1,7 @@
 """namespace_listing: all that lies in the storage namespace, listed in parallel by unit, before anything else is read.
 
-A unit is a slice or another folder; one in which nothing new can have appeared is carried from the mark below.
-Foreign objects are listed and marked, never candidates; lakeFS's own metadata is not listed. The listing is complete
+A unit is a slice or another folder; one in which nothing new can have appeared is carried from the mark below. Foreign
+objects are listed and flagged; they are never candidates. lakeFS's own metadata is not listed. The listing is complete
 and durable before the first prepare call.
 """
 
@@ -58,7 +58,7 @@ _SHARDS_SCHEMA = pa.schema(
     ]
 )
 _FOLDERS_PER_TASK = 4  # a slice holds up to 50,000 objects
-_FOLDERS_HERE, _THREADS = 1_000, 4  # of little work
+_FOLDERS_HERE, _THREADS = 1_000, 4  # the most that this process lists itself
 
 
 def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[ListingFacts]:
@@ -124,8 +124,8 @@ def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOu
 
 
 def _run(spark: SparkSession, context: MarkContext, folders: list[str], work: _FolderListing) -> list[Json]:
-    """List the folders, in shares, side by side. Of a namespace that held little last time this process lists them: the
-    session may not stand yet, and lakeFS's dump, for which a mark waits, is asked for after the listing."""
+    """List the folders, in shares, side by side. This process lists a namespace that held little last time: Spark may
+    not have started, and lakeFS's dump, for which the mark waits, is requested only after the listing."""
     before = listed_before(context)
     is_little = before is not None and before.objects <= LITTLE and len(folders) <= _FOLDERS_HERE
     wanted = context.settings.scale.listing_parallelism
@@ -137,7 +137,7 @@ def _run(spark: SparkSession, context: MarkContext, folders: list[str], work: _F
 
 def _overlapping(context: MarkContext) -> list[str]:
     """The other repositories that share the namespace, of those that lakeFS lists to this key. IncompleteError if it
-    does not list this one. That others are missing cannot be seen in the list."""
+    does not list this one. The list does not show what else it lacks."""
     every = [(each.id, each.storage_namespace) for each in context.client.repositories()]
     if context.header.repository not in {name for name, _ in every}:
         raise IncompleteError(
@@ -149,8 +149,8 @@ def _overlapping(context: MarkContext) -> list[str]:
 
 
 def _nested_file(context: MarkContext, units: Dataset) -> str:
-    """The first metadata file of another repository below data/; "" if there is none. Where it is gone since, or in a
-    shard: the unit that has one."""
+    """The first metadata file of another repository below data/; "" if there is none. If the file is gone by now, or
+    lies in a shard: its unit."""
     if not units.sum("nested"):
         return ""
     unit = next(row["unit"] for row in units.dicts("unit", "nested") if row["nested"])

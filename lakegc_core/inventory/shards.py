@@ -1,6 +1,6 @@
 """Reads the shards of a namespace: slices that can have changed, and whatever else lies there, each object once.
 
-A shard is descended only if slices of it may be carried; else it is listed as a whole, which takes the fewest requests.
+If any slice is carried, every shard is descended. Otherwise each is listed whole, with the fewest requests.
 `carried` decides which slices are carried.
 """
 
@@ -51,8 +51,8 @@ class ShardReading:
             yield from self._descend(below)
 
     def _of_slices(self, batch: pa.RecordBatch, folder: str) -> pa.RecordBatch:
-        """The rows in slices directly below the folder that are not carried. Other folders with the same prefix are
-        descended by themselves."""
+        """The rows of slices that lie directly below the folder and are not carried. Other folders with the same prefix
+        are descended by themselves."""
         units = unit_of(batch["address"])
         names = pc.utf8_slice_codeunits(batch["address"], len(folder), len(folder) + _SLICE)
         direct = pc.equal(units, pc.binary_join_element_wise(SHARDED, names, "/", ""))
@@ -63,8 +63,8 @@ _SLICE = 20  # characters of a slice's name
 
 
 def covering(names: Sequence[str], avoided: Sequence[str], length: int = 1) -> list[str]:
-    """The fewest prefixes that cover all `names` and match none of `avoided`; for a name that shares none with another,
-    its folder. `length`: of the prefixes to try; each step of the recursion tries longer ones.
+    """The fewest prefixes that cover all `names` and match none of `avoided`. A name alone in its group gives its
+    folder. `length`: of the prefixes to try; each step of the recursion tries longer ones.
 
     Slices that are listed anew are mostly of one time, so their names begin alike: few requests list them all.
     """

@@ -21,8 +21,8 @@ from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
 
 # Kinds of rows. Objects: BEFORE, unreferenced at the mark below; ANEW, in this mark's own listing; CANARY, smuggled in;
 # GONE_SINCE, deleted by sweeps since their carried unit was listed. Addresses: DROPPED_SINCE, of ranges that nothing
-# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, in dataset MISSING or MISSTATED of the mark
-# below: that mark did not ask for what was given out after its listing began.
+# refers to any more; NEW, of entries that this mark read; STAGED; MISSED, in dataset MISSING of the mark below, or
+# in MISSTATED, which has names too new for its listing.
 # Index rows of retained ranges, which `decide` expects to be last: IN_RANGE, of ranges that this mark read;
 # IN_RANGE_BEFORE, of ranges that a layer read.
 BEFORE, ANEW, CANARY, GONE_SINCE, DROPPED_SINCE, NEW, STAGED, MISSED, IN_RANGE, IN_RANGE_BEFORE = range(10)
@@ -81,6 +81,7 @@ def address_rows(kind: int, units: Units, listed_from: float, rows: pa.RecordBat
         told["foreign"] = pc.equal(rows["reason"], Reason.FOREIGN)
     if kind in (BEFORE, DROPPED_SINCE):
         return only(told, told["carried"])
+    # Not <: a name without a time (NaN) is asked for, too.
     asks = ~(told_until(xid_times(addresses), latest_told(listed_from)) >= listed_from)
     if "exact" in rows.schema.names:
         told["exact"] = rows["exact"]
@@ -113,7 +114,7 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     """Decide about addresses. The table holds all rows of each. The verdicts:
 
     - `candidates`: the object lies there or is a canary, and no retained range holds its address
-    - `freed`: a range that is gone held it, and no row says whether it lies there: look in the listings
+    - `freed`: no retained range holds it any more, and no row says whether it lies there: look in the listings
     - `asked`: something refers to it, and no row says that it lies there: look in the listings, then ask the store
     - `swept`: something refers to it, and a sweep deleted it: ask the store, also if no row asks for it. The mark below
       may have believed it there, because the delete came later or was not on record yet
@@ -125,24 +126,24 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
     def among(*kinds: int) -> np.ndarray:
         return np.isin(hashes, hashes[np.isin(kind, kinds)])
 
-    live, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)
+    in_range, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)
     known = (kind == ANEW) | ((kind == BEFORE) & ~gone)
     lies = np.isin(hashes, hashes[known])
-    # Settled: the unit is carried, no sweep deleted the object, and a range of the mark below held the address. That
-    # mark found the object, unless it says otherwise (MISSED); only then it is looked for again.
+    # Settled: the unit is carried, no sweep deleted the object, and a range of the mark below held its address. So that
+    # mark found it. If not, a row MISSED asks again.
     settled = carried & ~gone & among(IN_RANGE_BEFORE, DROPPED_SINCE) & (kind != MISSED)
     verdicts = {
-        CANDIDATES: (known | (kind == CANARY)) & ~live,
-        FREED: (kind == DROPPED_SINCE) & ~live & ~lies & ~gone,
+        CANDIDATES: (known | (kind == CANARY)) & ~in_range,
+        FREED: (kind == DROPPED_SINCE) & ~in_range & ~lies & ~gone,
         ASKED: asks & ~lies & ~settled & ~gone,
-        SWEPT: (asks | ((kind == GONE_SINCE) & live)) & ~lies & gone,
+        SWEPT: (asks | ((kind == GONE_SINCE) & in_range)) & ~lies & gone,
         # What is not listed yet counts as well: no later optimized mark compares it.
         MISSTATED: exact & (kind == NEW) & ~settled & ~_agree(hashes, rows["size"], known),
     }
-    holding = rows.filter(pa.array(live & (kind >= IN_RANGE))).select(["hash", "range_id"])
+    holding = rows.filter(pa.array(in_range & (kind >= IN_RANGE))).select(["hash", "range_id"])
     holding = holding.sort_by([("hash", "ascending"), ("range_id", "ascending")])
     held = holding["hash"].to_numpy()
-    shown = live | among(STAGED)
+    live = in_range | among(STAGED)
     for verdict, chosen in verdicts.items():
         numbers = np.flatnonzero(chosen)
         numbers = numbers[np.unique(hashes[numbers], return_index=True)[1]]
@@ -150,9 +151,9 @@ def decide(rows: pa.Table) -> Iterator[pa.Table]:
             continue
         found = rows.take(pa.array(numbers))
         places = np.searchsorted(held, hashes[numbers])
-        first = pa.array(places, mask=~live[numbers])
+        first = pa.array(places, mask=~in_range[numbers])
         found = found.set_column(found.schema.get_field_index("range_id"), "range_id", holding["range_id"].take(first))
-        found = found.append_column("live", pa.array(shown[numbers]))
+        found = found.append_column("live", pa.array(live[numbers]))
         yield found.append_column("verdict", pa.repeat(verdict, len(numbers)))
 
 

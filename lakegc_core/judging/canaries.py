@@ -2,7 +2,7 @@
 
 The mark's list of refs says which commits must count. What these show is asked of lakeFS's object API, and not read in
 the metaranges, ranges and indexes that the subtraction reads. The subtraction has to take out each of them. If one is
-left, the mark is blind and fails, even where the object's age or name would keep it: the same blindness hits others.
+left, the mark is blind and fails, even if age or name would keep that object: the same blindness misses others.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def smuggle(context: MarkContext, own: Layer) -> Canaries:
     shown = [each for kind, refs in _refs(context, own).items() for each in on_refs(context, kind, some(refs))]
     keys = keys_of(context.namespace, [each.address for each in shown])
     named = {key: each for key, each in zip(reversed(keys), reversed(shown), strict=True) if key}
-    # A mark's role need not be able to ask whether they lie there. But on local, lists leave out what follows a "?": an
-    # object may seem to be shown that is another one.
+    # A mark's role may lack the right to ask whether they lie there. But on local, lists leave out what follows a
+    # "?": an object may seem to be shown that is another one.
     found = {key: named[key] for key in lying(context, list(named))} if context.namespace.is_local else named
     if not found:
         return Canaries()
@@ -126,7 +126,8 @@ def _refs(context: MarkContext, own: Layer) -> Mapping[str, Iterator[str]]:
 
 
 def held_commits(context: MarkContext, holds: Iterable[str]) -> Iterator[str]:
-    """The ids of commits that holds name, and that count. As a ref, the text of a hold may be the name of a branch."""
+    """The ids of commits that holds name, and that count. A hold's text is resolved to an id first: used as a
+    ref, it could name a branch."""
     for written in patterns_of(holds, COMMIT):
         try:
             commit_id = context.client.commit(context.header.repository, written).id

@@ -27,30 +27,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COLUMNS = ("address", "reason")
-_MUCH = "blast-radius"
+_BLAST_RADIUS = "blast-radius"
 _GONE = (Outcome.DELETED, Outcome.LOST)
 """Outcomes after which an object is not there any more."""
 
 
 def previous_of(context: MarkContext) -> Previous | None:
-    """The mark before, or what that one was compared with in vain.
+    """The mark to compare with: the one before, unless it had shrunk and nobody accepted that; then the one that it was
+    compared with.
 
-    A mark that had shrunk and that nobody accepted must not become the measure of the next one.
+    Otherwise a mark that had shrunk would become the measure of the next one.
     """
     before = previous_mark(context)
     if before is None:
         return None
     facts = before.facts(ExpiredFacts)
     earlier = facts.previous
-    lost = earlier and shrunk(earlier.expired_addresses, facts, context.level, facts.staged_lost)
-    if lost and not _is_measure(before):
+    has_shrunk = earlier and shrunk(earlier.expired_addresses, facts, context.level, facts.staged_lost)
+    if has_shrunk and not _is_measure(before):
         return earlier
     return Previous(before.mark_id, facts.compared)
 
 
 def _is_measure(mark: MarkArtifacts) -> bool:
     """True if a person accepted for a mark that it had shrunk, or a sweep of all that it found had a plan."""
-    plans = (plan_of(mark.store, mark.folder, number) for number in _that_may_have_deleted(mark))
+    plans = (plan_of(mark.store, mark.folder, number) for number in _sweeps_with_plan(mark))
     return is_accepted(mark, "shrink") or any(not plan.get("only") for plan in plans)
 
 
@@ -58,10 +59,10 @@ def accepted_before(context: MarkContext, expired: Amount, unconfirmed: Sequence
     """The part of these expired objects, at most, that a person accepted under the guard blast-radius for an earlier
     mark, and that no sweep has deleted since. So a budget may spread what was accepted over many marks.
 
-    `unconfirmed`: some of them by `since`, unix seconds. Those that the mark before did not find are new: they never
-    take the place of what was accepted and is live again. A word for a drill, or for another tool's list, counts for
-    that alone. Nothing counts as accepted where that cannot be told: a sweep of the mark before broke off, its record
-    does not read, or another mark was swept since.
+    `unconfirmed`: some of them by `since`, unix seconds. Those that the mark before did not find are new: they use up
+    nothing that was accepted. What was accepted for a drill, or for another tool's list, counts for nothing else.
+    NOTHING if nobody can tell: a sweep of the mark before broke off, its record cannot be read, or another mark was
+    swept since.
     """
     before = previous_mark(context)
     try:
@@ -76,17 +77,17 @@ def accepted_before(context: MarkContext, expired: Amount, unconfirmed: Sequence
 
 
 def _accepted_left(mark: MarkArtifacts) -> Amount:
-    """What was accepted of a mark's garbage, without what its sweeps deleted. A word counts for what the guard judged:
-    what was ready then, or will be first."""
+    """What was accepted of a mark's garbage, without what its sweeps deleted. An acceptance counts for what the guard
+    judged: what was ready then, or will be first."""
     facts = mark.facts(ExpiredFacts)
     left, gone = facts.accepted, NOTHING
-    for number in _that_may_have_deleted(mark):
+    for number in _sweeps_with_plan(mark):
         report = report_of(mark.store, mark.folder, number)
         if report is None or report["outcomes"].get(Outcome.ALREADY_GONE):  # of these nobody knows the bytes
             return NOTHING
         # Where a sweep was closed, nobody asked the guards again.
         told = _as_begun(mark, number) if report.get("closed") else report
-        if _accepts_much(told):
+        if _accepts_blast_radius(told):
             gap = level_to_read(told["counted"]["safety"]).gap
             left = ready_at(facts, next_sweep(facts, told["judged_at"], gap), gap)
         gone += Amount(sum(int(report["outcomes"].get(each, 0)) for each in _GONE), int(report["bytes_deleted"]))
@@ -99,10 +100,10 @@ def _as_begun(mark: MarkArtifacts, number: int) -> Json:
     return read_sealed(mark.store, key, f"{key} was changed", mark_digest=expired.digest) or {}
 
 
-def _accepts_much(told: Mapping[str, Any]) -> bool:
+def _accepts_blast_radius(told: Mapping[str, Any]) -> bool:
     """True if a person accepted blast-radius for a sweep of its mark, by the report or the plan of that sweep."""
     guards = () if told.get("only") else told["guards"]
-    return any(each["name"] == _MUCH and each.get("accepted_because") for each in guards)
+    return any(each["name"] == _BLAST_RADIUS and each.get("accepted_because") for each in guards)
 
 
 def given_up(spark: SparkSession, context: MarkContext) -> DataFrame | None:
@@ -134,18 +135,18 @@ def _reasons_given_up(mark: MarkArtifacts) -> list[str]:
 
 
 def _another_was_swept_since(context: MarkContext, mark: MarkArtifacts) -> bool:
-    """True if a sweep of another mark was not over when a mark began: it may have deleted what that one found."""
+    """True if, when `mark` began, a sweep of another mark was not over: it may have deleted what `mark` found."""
     header = mark.header()
     others = [each.mark for each in Shelf.of(context) if each.mark_id != mark.mark_id]
     return header is None or any(
         over_at(each.store, each.folder, number) >= header.started_at
         for each in others
-        for number in _that_may_have_deleted(each)
+        for number in _sweeps_with_plan(each)
     )
 
 
-def _that_may_have_deleted(mark: MarkArtifacts) -> list[int]:
-    """The sweeps of a mark that had a plan: one whose look failed leaves a folder, too."""
+def _sweeps_with_plan(mark: MarkArtifacts) -> list[int]:
+    """The sweeps of a mark that had a plan. A sweep whose look failed leaves a folder without one."""
     told = {number: files_of(mark.store, mark.folder, number) for number in sweeps_of(mark.store, mark.folder)}
     return [number for number, names in told.items() if not names.isdisjoint({"plan.json", "report.json"})]
 
@@ -157,11 +158,10 @@ def staged_lost(
     now: Compared,
     findings: Findings,
 ) -> int | None:
-    """The number of objects that were staged at the mark before, and are neither staged nor in a commit now.
+    """The number of objects staged at the mark before that this mark lists, and finds neither staged nor in a commit.
 
-    Counted only if, by the sums, too many staged objects may have vanished. The sums alone exaggerate: if other commits
-    expired in the same night, they hide that staged objects were committed. None if it was not counted, or if the mark
-    before cannot be read.
+    Counted only if the sums suggest that too many are. Sums mislead: commits that expired meanwhile can outweigh staged
+    objects that were committed. None if it was not counted, or if the mark before cannot be read.
     """
     if previous is None or not shrunk(previous.expired_addresses, now, context.level):
         return None

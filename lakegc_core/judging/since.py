@@ -40,17 +40,17 @@ _ROWS, _RESCUES = ("address", "since"), ("address", "at")
 
 
 def in_series(mark: MarkArtifacts) -> Dataset:
-    """Objects with which a series begins or goes on at a mark: its expired ones. A kept object interrupts its series. A
-    young object does not begin one: most young objects are uploads that a client will still link. If their series had
-    begun, one commit that hides the new entry from the next mark and from its look would be enough to lose them."""
+    """The objects whose series a mark begins or continues: its expired ones. A kept object's series ends. A young
+    object begins none: most are uploads that a client will still link, and one commit that hides the link from the
+    next mark and its look would lose them."""
     return mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
 
 
 def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_read_at: float) -> Mapped:
-    """Add column `since`: the time at which the first mark of the unbroken series in which marks found the object
-    unreferenced had read its commits (this mark: `commits_read_at`, unix seconds).
+    """Add column `since`: when the first mark of the object's unbroken series had read its commits. In a series, each
+    mark found the object unreferenced. For this mark that is `commits_read_at`, unix seconds.
 
-    Every series begins anew if the findings of the mark before do not read. Looked up by the address itself: a hash
+    Every series begins anew if the findings of the mark before cannot be read. Looked up by the address itself: a hash
     that collides would make an object look older than it is.
     """
     from pyspark.sql import functions as F
@@ -62,12 +62,12 @@ def with_since(spark: SparkSession, context: MarkContext, rows: Mapped, commits_
     found, read_at = in_series(before), began_to_read_at(before)
     (whole,) = readable(spark, [found], (CorruptFileError, ObjectNotFoundError))
     if whole != found:
-        context.say(f"{Stage.EXPIRED_ADDRESSES}: what mark {before.mark_id} found does not read; all gaps begin anew")
+        context.say(f"{Stage.EXPIRED_ADDRESSES}: what mark {before.mark_id} found cannot be read; all gaps begin anew")
         return rows.then(shape, _Since(commits_read_at))
-    carried = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
-    known = sum(each.rows for each in carried)
+    sources = (found.keys(*_ROWS), journal.rows.keys(*_RESCUES))
+    known = sum(each.rows for each in sources)
     if known <= MOST_CARRIED:
-        return rows.then(shape, _Since(commits_read_at, read_at, *carried), holding=known)
+        return rows.then(shape, _Since(commits_read_at, read_at, *sources), holding=known)
     now = moment(commits_read_at)
     frame = (
         found.frame(spark, "address", "since")
@@ -102,17 +102,17 @@ class _Since:
         for batch in batches:
             since = np.full(batch.num_rows, now)
             if self.before is not None and self.rescued is not None:
-                rows, known = _carried(self.before.sources, self.rescued.sources, self.read_at).find(batch["address"])
+                rows, known = _series_of(self.before.sources, self.rescued.sources, self.read_at).find(batch["address"])
                 since[rows] = np.minimum(known, now)
             yield batch.append_column(field, pa.array(since).cast(field.type))
 
 
-class _Carried:
+class _Series:
     """Objects that were unreferenced without a break: rows of address and since, found by the address itself."""
 
     def __init__(self, rows: pa.Table) -> None:
         hashes, since = hash_strings(rows["address"]), rows["since"].cast(pa.int64()).to_numpy()
-        order = np.lexsort((-since, hashes))  # of two that say otherwise, the later counts
+        order = np.lexsort((-since, hashes))  # of two rows of an address, the later `since` counts
         self._hashes, self._since = hashes[order], since[order]
         self._addresses = rows["address"].combine_chunks().take(pa.array(order))
 
@@ -133,19 +133,19 @@ class _Carried:
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(before: tuple[Source, ...], rescued: tuple[Source, ...], read_at: float) -> _Carried:
+def _series_of(before: tuple[Source, ...], rescued: tuple[Source, ...], read_at: float) -> _Series:
     """Objects that the mark before found unreferenced and nobody rescued since: read once by each worker process."""
     known = pa.Table.from_batches(read_all(before, _ROWS), pa.schema([FINDINGS_SCHEMA.field(name) for name in _ROWS]))
     journal = pa.Table.from_batches(read_all(rescued, _RESCUES), rescues.SCHEMA)
     last = journal.group_by("address").aggregate([("at", "max")])
     at = last["at_max"].take(pc.index_in(known["address"], value_set=last["address"]))
-    return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))
+    return _Series(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))
 
 
 def _rescue_from(since: pa.Array | pa.ChunkedArray, read_at: float) -> pa.Array | pa.ChunkedArray:
-    """The times from which a rescue of objects begins their wait anew: their `since`, or when the mark began to read
-    (`read_at`, unix seconds) if that is earlier. The dump of a mark that was resumed is older than its commits, by
-    which `since` goes."""
+    """A rescue at or after this time restarts an object's wait: its `since`, or when the mark began to read (`read_at`,
+    unix seconds) if that is earlier. A resumed mark's dump is older than its commits, and `since` is the time of the
+    commits."""
     began = instant(read_at).cast(since.type)
     return pc.if_else(pc.less(since, began), since, began)
 
@@ -153,8 +153,8 @@ def _rescue_from(since: pa.Array | pa.ChunkedArray, read_at: float) -> pa.Array 
 def with_later_findings(spark: SparkSession, context: MarkContext, candidates: Mapped) -> Mapped:
     """The candidates of a mark, with `since` set to now where a look or a mark that came later found them live.
 
-    A later mark that was not finished, two that read at the same time, or a mark or a journal that does not read may
-    have found any of them live. When such an object ceased to be live nobody knows: the gap cannot begin before a mark
+    Any of them may have been live if a later mark is unfinished, if two marks read at the same time, or if a mark or a
+    journal cannot be read. When such an object ceased to be live nobody knows: the gap cannot begin before a mark
     finds it unreferenced again.
     """
     now, shape = clock.now(), candidates.schema

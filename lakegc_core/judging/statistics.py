@@ -155,8 +155,8 @@ def young_until(
 def _first_young(
     latest: float, part_age: float, unknown: Names | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[Json]:
-    """The least age counts from what is later: the store's date, for parts of uploads later still, or the time in the
-    name."""
+    """An object's age counts from the later of the store's date (of parts of uploads: plus `part_age`) and the time in
+    its name."""
     for batch in batches:
         young = batch.filter(pc.equal(batch["reason"], Reason.YOUNG))
         if unknown is not None:

@@ -111,7 +111,7 @@ def _without_late(spark: SparkSession, context: MarkContext, late: Dataset, list
 
     What lay there before, and was not listed, stays: it is the sign of a listing that was short.
     """
-    if not 0 < late.rows <= _MOST_ASKED:  # of more, the store has lost some
+    if not 0 < late.rows <= _MOST_ASKED:  # more than uploads explain: all count as absent, and nobody asks
         return late
     rows = Mapped(late.frame(spark).distinct(), _ADDRESS).then(_ADDRESS, partial(_not_since, context.data, listed_from))
     return context.mark.out(Stage.EXPIRED_ADDRESSES).put(_GONE, rows, _ADDRESS)
@@ -139,19 +139,21 @@ def _with_size(rows: pa.RecordBatch) -> np.ndarray:
 def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
     """Divide addresses by what the listing has, and by the time at which their name was given out.
 
-    - MISSTATED: listed with another size; or not listed, and new, that is, given out at most RELIST before the listing:
-      no later optimized mark compares its size
-    - _LATE: not listed, and new or of a name that does not tell (as one of a time to come), but not given out after the
-      listing began: it may have come since
+    Old: given out more than RELIST before the listing. Due: not given out after the listing began.
+
+    - MISSTATED: listed with another size; or not listed, and not old by a name that tells a time: no later optimized
+      mark compares its size
+    - _LATE: not listed, due, and not old: it may have come since
     - ABSENT: not listed, and old
     """
     given, lies = xid_times(table["address"].combine_chunks()), table[_LIES]
     named = told_until(given, latest_told(listed_from))
     relisted = listed_from - RELIST.total_seconds()
-    old, fresh = pa.array(~(named >= listed_from)), pa.array(given >= relisted)
-    absent, late = pc.and_not(old, lies), pa.array(~(named < relisted))
+    # Not < and >=: a name without a time (NaN) is due, and not old.
+    due, fresh = pa.array(~(named >= listed_from)), pa.array(given >= relisted)
+    unlisted, not_old = pc.and_not(due, lies), pa.array(~(named < relisted))
     return {
-        ABSENT: table.filter(pc.and_not(absent, late)),
-        _LATE: table.filter(pc.and_(absent, late)),
+        ABSENT: table.filter(pc.and_not(unlisted, not_old)),
+        _LATE: table.filter(pc.and_(unlisted, not_old)),
         MISSTATED: table.filter(pc.and_(pc.or_(lies, fresh), pc.is_valid(table["size"]))),
     }

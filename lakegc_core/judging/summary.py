@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CANARIES = "canaries"
-"""The sum of those rows of a part that the subtraction should have taken out; no part of a finished mark has it."""
+"""The number of canaries among a part's rows. No part of a finished mark has any."""
 STRANGE = (Reason.FOREIGN, Reason.UNKNOWN)
 """Reasons that keep objects which are not lakeFS's."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts the rows of a part by reason, and judges once more, apart from Spark, that each expired row may go.
-    `canaries`: addresses of which no row may be."""
+    """Counts the rows of a part by reason, and checks again that each expired row may go: by its name and the
+    store's date alone. `canaries`: addresses that no row may have."""
 
     namespace: Namespace
     unknown_names: bool  # whether names that lakeFS never gives may be expired

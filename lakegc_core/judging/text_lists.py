@@ -35,8 +35,8 @@ class _TextLists:
     target: str
 
     def empty_others(self, names: Collection[str]) -> None:
-        """Empty the lists of an attempt that broke off, which have other names: people take the folder as a whole, and
-        an object that such a list names may have been staged since. A mark's role may not remove files."""
+        """Empty lists that an attempt that broke off left. People use the whole folder, and what an old list names may
+        be staged by now. A mark's role may lack the right to remove files."""
         store = connect(self.config)
         for level in store.list_level(f"{self.target}/"):
             for key, size in zip(level.objects["address"].to_pylist(), level.objects["size"].to_pylist(), strict=True):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SHOWN = 100
-"""Most of them that are named with their paths; the dataset `missing` holds all addresses."""
-_PAGES = 100  # of 1,000 entries of branches, that are searched for the paths of staged ones
+"""At most so many are named with their paths; the dataset `missing` holds all addresses."""
+_PAGES = 100  # of 1,000 entries each, which are searched for paths of staged objects
 
 
 def missing_paths(

@@ -100,7 +100,9 @@ def _found(search: _Search, own: Layer, garbage: Dataset, kept: Dataset) -> Orig
     pasts = search.out.dataset(PASTS, walked[PASTS], PASTS_SCHEMA)
     ranges, complete_after = search.choose(own, pasts)
     found = search.origins(ranges, garbage, kept)
-    left = sum(result.get("unread", 0) for result in results) + (complete_after is not None)
+    left = sum(result.get("unread", 0) for result in results)
+    if complete_after is not None:
+        left += 1  # of some, ranges are left
     noted = search.note(pasts, ranges, complete_after, whole=not rests_on(search.context.mark))
     parts = {ORIGINS: found[ORIGINS].parts, LOOKED: noted.parts, LOST_BRANCHES: walked[LOST_BRANCHES]}
     return Origins(search.facts(found[_GROUPS], left), parts)
@@ -207,8 +209,8 @@ class _Search:
         )
 
     def choose(self, own: Layer, pasts: Dataset) -> tuple[Dataset, int | None]:
-        """The ranges to read, each with the newest of these commits that has it; and the time after which all commits
-        are covered (microseconds), None if all are."""
+        """The ranges to read, each with the newest of these commits that has it; and `complete_after`: every commit
+        newer than this (microseconds) was read. None if all were."""
         if not pasts.rows:
             return Dataset(CHOSEN_RANGES_SCHEMA), None
         from pyspark.sql import functions as F
@@ -332,7 +334,7 @@ def _order(row: Json) -> tuple[Any, ...]:
 
 
 def _done(complete_after: int | None, rows: pa.RecordBatch) -> Mapping[str, Any]:
-    """The ids of metaranges that were read, if all newer ones were."""
+    """The ids of metaranges whose ranges were all read."""
     if complete_after is not None:
         rows = rows.filter(pc.greater(rows["moment"], complete_after))
     return {"id": rows["metarange_id"]}

@@ -161,8 +161,8 @@ EXPIRED = (
         f"{_JUDGING}/test_since.py",
         (
             "a rescue interrupts nothing",
-            'return _Carried(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))',
-            "return _Carried(known)",
+            'return _Series(known.filter(pc.fill_null(pc.less(at, _rescue_from(known["since"], read_at)), True)))',
+            "return _Series(known)",
         ),
         (
             "an address lends its age to another one of its hash",
@@ -218,10 +218,10 @@ EXPIRED = (
         f"{_JUDGING}/test_address_rows.py",
         (
             "what ranges of the marks below hold is garbage",
-            "live, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)",
-            "live, gone = among(IN_RANGE), among(GONE_SINCE)",
+            "in_range, gone = among(IN_RANGE, IN_RANGE_BEFORE), among(GONE_SINCE)",
+            "in_range, gone = among(IN_RANGE), among(GONE_SINCE)",
         ),
-        ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~live &", "(kind == DROPPED_SINCE) &"),
+        ("what a retained range holds is freed", "(kind == DROPPED_SINCE) & ~in_range &", "(kind == DROPPED_SINCE) &"),
     ),
     *of(
         "lakegc_core/judging/address_rows.py",

@@ -116,7 +116,7 @@ def test_where_a_part_of_what_the_mark_before_found_does_not_read_all_gaps_begin
     store.delete_many([key])
     if kept:
         store.write(key, data[:kept])
-    assert since() == [now] and "what mark m1 found does not read" in said[0]
+    assert since() == [now] and "what mark m1 found cannot be read" in said[0]
 
 
 def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_addresses_whose_hashes_collide_do_not_lend_one_another_their_time(monke
     schema = pa.schema([FINDINGS_SCHEMA.field("address"), FINDINGS_SCHEMA.field("since")])
     rows = [pa.array(list(known)), pa.array(list(known.values()), pa.int64()).cast(schema.field("since").type)]
     asked = ["a", "b", "bb", "cc", "dddd", "eeeee", ""]
-    numbers, since = findings._Carried(pa.Table.from_arrays(rows, schema=schema)).find(pa.array(asked))
+    numbers, since = findings._Series(pa.Table.from_arrays(rows, schema=schema)).find(pa.array(asked))
     assert dict(zip((asked[number] for number in numbers), since.tolist(), strict=True)) == {"a": 5, "bb": 7, "dddd": 8}
 
 
