@@ -110,6 +110,8 @@ def test_a_process_that_ends_while_spark_starts_does_not_wait_for_it_and_leaves_
     submit.parent.mkdir()
     submit.write_text(f"#!/bin/sh\necho $$ > {started}.part\nmv {started}.part {started}\nexec sleep 100000\n")
     submit.chmod(0o755)
+    (tmp_path / "jars").mkdir()
+    (tmp_path / f"jars/spark-core_2.13-{pyspark.__version__}.jar").touch()
     code = f"""
         import time
         from pathlib import Path
@@ -117,6 +119,7 @@ def test_a_process_that_ends_while_spark_starts_does_not_wait_for_it_and_leaves_
 
         spark = session_soon("local[1]", quick=True)
         while not Path({str(started)!r}).exists():
+            assert not spark._started.done(), spark._started.exception()
             time.sleep(0.01)
         print("refused")
     """
@@ -126,7 +129,7 @@ def test_a_process_that_ends_while_spark_starts_does_not_wait_for_it_and_leaves_
     assert (done.returncode, done.stdout, done.stderr) == (0, "refused\n", "")
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
-    assert {path.name for path in tmp_path.iterdir()} == {"bin", "started"}, "no folder of Spark's either"
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "jars", "started"}, "no folder of Spark's either"
 
 
 def test_a_session_that_stands_keeps_its_own_settings_and_its_tasks_take_the_drivers_lakegc(tmp_path: Path) -> None:
