@@ -241,12 +241,12 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
         if not any(where in said for said in found.differs):
             found.differs.append(str(error))
         return None
+    if (named := own.report.get("statement")) != found.statement:
+        found.differs.append(f"{where} has digest {found.statement}, {own.reported} names {named}")
     if stated.get("form") != FORM:
         found.unread.append(f"{where} has form {stated.get('form')}, this lakegc reads {FORM}")
         return own.readable_before
     found.stated, parts = stated, parts_of(stated)
-    if (named := own.report.get("statement")) != found.statement:
-        found.differs.append(f"{where} has digest {found.statement}, {own.reported} names {named}")
     if parts is None:
         found.differs.append(f"{where} does not say which parts its journal has: lakegc did not write it so")
         return None

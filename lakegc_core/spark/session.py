@@ -31,7 +31,7 @@ CONNECT = "sc://"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit gives a Python program, and platforms that run one the same way."""
 
-_NOT_STARTED = "JAVA_GATEWAY_EXITED"
+_NOT_STARTED, _UNREAD = "JAVA_GATEWAY_EXITED", "Could not parse Master URL"
 _DAEMON = "spark.python.daemon.module"
 _SPECULATION = "spark.speculation"
 _STOPPING = 10  # seconds that Java gets to stop jobs after Ctrl-C
@@ -205,10 +205,16 @@ def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _refused_master(master: str) -> Iterator[None]:
-    """SettingsError where Java started and refused a master other than this machine: Spark's own error blames Java."""
+    """SettingsError where Spark cannot read a master, and where Java started and refused one other than this machine:
+    Spark's own errors blame Java."""
     try:
         yield
-    except RuntimeError as error:  # PySparkRuntimeError is one
+    except Exception as error:  # Java's and PySpark's have no class in common
+        if _UNREAD in str(error):
+            raise SettingsError(
+                f"Spark knows no master {master!r} (spark.master in lakegc.yaml). Write one such as spark://HOST:7077, "
+                "or leave it out for local[*]."
+            ) from None
         if _NOT_STARTED not in str(error) or master.startswith("local"):
             raise
         raise SettingsError(

@@ -15,6 +15,7 @@ _ADVICE = {
     "Read-only file system": "lakegc cannot write there.",
     "Address already in use": "Another process has this port. Name a free one.",
     "Too many open files": "The limit of open files is too low: `ulimit -n` shows it.",
+    "Cannot run program": "Spark's tasks have no such Python: `spark.pyspark.python` or PYSPARK_PYTHON names it.",
     "JAVA_GATEWAY_EXITED": "Java or Spark did not start on this machine. What it said stands above.",
     "OutOfMemoryError": "Java had too little memory: `spark.driver.memory` and `spark.executor.memory` set it.",
 }

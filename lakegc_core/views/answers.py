@@ -208,7 +208,7 @@ def explain_screen(found: Json) -> str:
             "",
             f"No commit that lakeFS knows shows {shown(found['what'])} with an object in this namespace.",
             f"An object that is only staged is found with its branch: {shown(staged)}",
-            "An object that was imported from elsewhere lies there, and lakegc never deletes it.",
+            "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
         ]
     lines += _absent_lines(found)
     for each in found["objects"]:

@@ -229,6 +229,16 @@ def test_a_master_that_spark_refuses_is_named_with_its_setting_and_java_is_not_b
         raise RuntimeError("another")
 
 
+def test_a_master_that_reads_as_none_is_named_with_its_setting() -> None:
+    """Java starts for it, and stops then: no fault of lakegc."""
+    unread = Exception(
+        "An error occurred while calling x.\n: a.B: Could not parse Master URL: 'localhost:7077'\n\tat a"
+    )
+    refused = pytest.raises(SettingsError, match=r"'localhost:7077' \(spark\.master in .*such as spark://HOST:7077")
+    with refused, module._refused_master("localhost:7077"):
+        raise unread
+
+
 @pytest.mark.slow
 def test_under_spark_submit_its_master_counts_and_tasks_run_there(tmp_path: Path) -> None:
     """As on EMR and other platforms that start Python with it."""

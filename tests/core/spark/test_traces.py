@@ -48,4 +48,6 @@ def test_the_last_cause_is_said(text: str, expected: str) -> None:
 def test_what_a_machine_lacks_comes_with_what_to_do() -> None:
     assert "Make room" in advice(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     assert "Name a free one" in advice(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+    no_python = 'Cannot run program "/no/python": Exec failed, error: 2 (No such file or directory)'
+    assert "`spark.pyspark.python`" in advice(Exception(_JAVA.format(f"Caused by: java.io.IOException: {no_python}\n")))
     assert advice(KeyError("mark")) == ""

@@ -228,7 +228,9 @@ def test_names_that_others_gave_cannot_change_the_screen_of_an_answer() -> None:
 def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "No commit that lakeFS knows shows t/1 with an object in this namespace." in screen
-    assert "An object that was imported from elsewhere lies there, and lakegc never deletes it." in screen
+    assert (
+        "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them." in screen
+    )
 
 
 def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:
