@@ -107,6 +107,12 @@ def test_a_statement_that_was_changed_and_sealed_again_is_not_that_of_its_artifa
     assert "`planned` of the statement is not that of sweeps/1/report.json" in found and "report.json names" in found
 
 
+def test_a_statement_of_another_form_than_the_report_names_differs_and_is_not_only_unread(swept: Swept) -> None:
+    edited(place(swept, "sweeps/1/statement.json"), lambda value: value.update(form=99), seal=True)
+    found = verified(swept)
+    assert "report.json names" in said(found) and "has form 99" in found.sweeps[0].unread[0]
+
+
 @pytest.mark.parametrize("made_up", [None, [], {}, {"parts": None}, {"parts": [1]}, {"parts": [], "branches": 7}])
 def test_a_statement_that_was_sealed_again_in_a_form_of_its_own_is_refused(swept: Swept, made_up: Any) -> None:
     statement = place(swept, "sweeps/1/statement.json")
