@@ -25,7 +25,7 @@ from lakegc_core.marks.previous import LaterMarks
 from lakegc_core.names import Stage
 from lakegc_core.policy import safety
 from lakegc_core.store.base import connect
-from lakegc_core.sweep import record
+from lakegc_core.sweep import other_marks
 from lakegc_core.sweep.call import SweepCall
 from lakegc_core.sweep.look import Look
 from lakegc_core.tables.dataset import Dataset
@@ -63,7 +63,7 @@ RESTORED = Mechanism("a restore starts the gap anew", _no_rescues)
 
 
 def _store_not_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(record, "gone", lambda *args, ever=False, **more: last_known.gone(*args, **more))
+    patch.setattr(other_marks, "gone", lambda *args, ever=False, **more: last_known.gone(*args, **more))
     _no_rescues(patch)  # the gap of what a restore brought back protects it, too
 
 

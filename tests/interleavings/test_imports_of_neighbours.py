@@ -19,7 +19,7 @@ from lakegc_core.marks.artifacts import HOME
 from lakegc_core.policy.facts import NeighbourFacts
 from lakegc_core.references import of_neighbours
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NeighbourReferences
-from lakegc_core.sweep import look
+from lakegc_core.sweep import look, planning
 from lakegc_core.tables.dataset import Dataset
 from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
@@ -52,9 +52,14 @@ READINGS = Mechanism(
         of_neighbours.Namespace, "may_hold", lambda self, addresses: _as_written(self.uri, addresses)
     ),
 )
-BEFORE = Mechanism(
-    "the mark before one that does not read counts", lambda patch: patch.setattr(of_neighbours, "_MARKS", 1)
-)
+
+
+def _only_the_newest_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(of_neighbours, "_MARKS", 1)
+    patch.setattr(planning, "forgotten", lambda *_: False)  # or the sweep is refused: nothing is known of the neighbour
+
+
+BEFORE = Mechanism("the mark before one that does not read counts", _only_the_newest_mark)
 GROUPS = {each.name: each.name for each in (MARKS, LOOK, LAYERS, READINGS, BEFORE)}
 
 

@@ -52,6 +52,8 @@ MARK: list[tuple[int, str, str, int]] = [
     (4, f"{EXPIRED}/kept/part", AFTER, 1),
     (4, f"{EXPIRED}/pasts/part", AFTER, 1),
     (4, f"{EXPIRED}/ranges/part", AFTER, 1),
+    (4, f"{EXPIRED}/new-origins/part", AFTER, 1),
+    (4, f"{EXPIRED}/groups-of-origins/part", AFTER, 1),
     (4, f"{EXPIRED}/origins/part", BEFORE, 1),
     (4, f"{EXPIRED}/looked_through/part", AFTER, 1),
     (4, "deleted.text/part", AFTER, 1),
