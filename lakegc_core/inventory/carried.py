@@ -271,8 +271,8 @@ def find(
 def _scan(
     spark: SparkSession, layers: Sequence[Layer], units: Units | None, wanted: Wanted | None, *, here: bool = False
 ) -> Mapped:
-    """`wanted`: of parts with a column `address`. `units`: rows that a newer listing of their unit
-    replaces are dropped; None: all rows count."""
+    """`wanted`: of parts with a column `address`. `units`: rows that a newer listing of their unit replaces are
+    dropped; None: all rows count."""
     within = partial(_within, wanted) if wanted else None
     feeds = [
         feed

@@ -54,7 +54,7 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
 
 def place_on_record(mark: MarkArtifacts) -> str | None:
     """The place of the mark's backup by its record, or by that of its retirement; None if there is no backup. MarkError
-    if the record does not read."""
+    if the record cannot be read, or names no place."""
     record = read_json(mark.store, f"{mark.folder}/{BACKUP}")
     if record is None and (record := (mark.retired() or {}).get("backup")) is None:
         return None

@@ -103,9 +103,8 @@ def left_over(
     spark: SparkSession, context: MarkContext, record: SweepRecord, attempt: int, outcome: Outcome, *, is_unsure: bool
 ) -> Iterator[DataFrame]:
     """The outcomes (address, size, outcome; at, if not now) of the planned objects that have none when a sweep ends
-    before all is done: `outcome`, or a more exact one. The second frame reads the journal: put the first one into it
-    as of `attempt` before you take the second.
-    `is_unsure`: a delete can lack its record: the store is asked.
+    before all is done: `outcome`, or a more exact one. The second frame reads the journal: put the first one into it as
+    of `attempt` before you take the second. `is_unsure`: a delete can lack its record: the store is asked.
     """
     from pyspark.sql import functions as F
 

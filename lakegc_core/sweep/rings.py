@@ -1,5 +1,5 @@
-"""The rings of a sweep: a plan is deleted in shares that grow. After each ring, `near` reads paths that must
-be readable.
+"""The rings of a sweep: a plan is deleted in shares that grow. After each ring, `near` reads paths that must be
+readable.
 
 So a plan that names what is live costs the first ring at most, whatever made it wrong. A ring is a part of the plan's
 rows, spread over all of it: `planning` orders each part by the hash of its addresses, `divide` takes the first rows.

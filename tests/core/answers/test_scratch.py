@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import ANSWERS
+from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.store.local import LocalStore
-from tests.support.lake import lake
+from tests.support.lake import Lake, lake
 
 
 def test_what_an_answer_wrote_is_gone_afterwards_and_so_is_what_a_broken_one_left_a_day_ago(tmp_path: Path) -> None:
@@ -30,6 +32,13 @@ def test_what_an_answer_wrote_is_gone_afterwards_and_so_is_what_a_broken_one_lef
         assert [file.read_bytes() for file in left] == [b"of a question that is being answered"]
 
 
+def heard(served: Lake) -> tuple[RepositoryContext, list[str]]:
+    """A new repository, and what is said of it."""
+    served.create("lake")
+    said: list[str] = []
+    return replace(served.open("lake"), say=said.append), said
+
+
 @pytest.mark.parametrize("told", ["no", "failed:AccessDenied"])
 def test_what_cannot_be_removed_is_said_and_spoils_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
@@ -40,10 +49,7 @@ def test_what_cannot_be_removed_is_said_and_spoils_no_answer(
         raise StoreError(told)
 
     with lake(tmp_path) as served:
-        served.create("lake")
-        said: list[str] = []
-        context = served.open("lake")
-        object.__setattr__(context, "say", said.append)
+        context, said = heard(served)
         monkeypatch.setattr(LocalStore, "delete_many", fails)
         with scratch(context, here=False) as aside:
             aside.config.connect().write(f"{aside.path}/part", b"1")
@@ -57,10 +63,7 @@ def test_a_store_that_does_not_list_what_was_left_hides_no_answer_and_no_error(
         raise StoreError("AccessDenied")
 
     with lake(tmp_path) as served:
-        served.create("lake")
-        said: list[str] = []
-        context = served.open("lake")
-        object.__setattr__(context, "say", said.append)
+        context, said = heard(served)
         monkeypatch.setattr(LocalStore, "list_level", fails)
         with pytest.raises(RuntimeError), scratch(context, here=False):
             raise RuntimeError
