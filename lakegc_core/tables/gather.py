@@ -30,7 +30,7 @@ HASH = pa.field("hash", pa.int64(), nullable=False)
 _BATCH = 65_536
 _ROWS_PER_PARTITION = 250_000
 _ROWS_PER_TASK = 10_000
-_FEW_ROWS, _FEW_FEEDS = 250_000, 32  # which every worker reads for itself
+_FEW_ROWS, _FEW_FEEDS = 500_000, 32  # which every worker reads for itself
 _ROWS_TOGETHER = 1_000_000  # in memory at once
 BY_TASKS = FEW + 1
 """What to pass as `holding` where tasks have to read the rows, however few: rows that name files to be read."""
