@@ -103,7 +103,7 @@ def drill(
 def check_guards(context: MarkContext, accepted: Mapping[str, str] | None, wanted: Wanted) -> None:
     """RefusedError if a guard stops a drill, as far as the mark's own records tell. The sweep judges again, also by the
     bytes of what was chosen, and asks anew what is known of neighbours."""
-    judged = judge(context, accepted, drill=Amount(wanted.objects, 0))
+    judged = judge(context, accepted, at_most=Amount(wanted.objects, 0))
     verdicts = [each for each in judged if each.name != guards.NEIGHBOURS]
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts))

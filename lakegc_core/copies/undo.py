@@ -86,7 +86,7 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     left = record.left().select("address", "size").join(many(told), "address", "left_anti")
     for key in record.unread:  # of another version
         context.say(f"restore: {key} does not read; what it alone told is left out")
-    others = record.others.deleted()
+    others = record.other_marks.deleted()
     if others is not None:
         theirs = many(others.as_frame())
         _say_theirs(context, left.join(theirs, "address", "left_semi"))

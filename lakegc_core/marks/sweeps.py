@@ -25,7 +25,7 @@ from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.parts import list_parts, read_part
 
 STOPPED = "stopped.json"
-"""The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
+"""The file of a sweep that a ring stopped: `gone` has the paths that cannot be read any more, with their addresses."""
 
 ACCEPTED = "accepted.json"
 """The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`, and

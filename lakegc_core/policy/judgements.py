@@ -236,7 +236,7 @@ def reads(evidence: Evidence) -> Finding:
 
 def rings(evidence: Evidence) -> Finding:
     if not evidence.gone_in_rings:
-        return True, "No ring of a sweep took a path that had read before."
+        return True, "No ring of a sweep took a path that could be read before."
     mark_id, gone = next(iter(evidence.gone_in_rings.items()))
     named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
     return False, (

@@ -137,7 +137,7 @@ class Look:
 
     def remember(self, spark: SparkSession, context: MarkContext, objects: Dataset, *, lenient: bool) -> None:
         """Put those of the objects (column address) into the journal of rescues that this look found live. `lenient`:
-        parts of the objects that do not read are passed over."""
+        parts of the objects that cannot be read are passed over."""
         live = self.live()
         if live.rows:
             if lenient:
@@ -161,7 +161,7 @@ class Look:
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
-        """True if heads of branches are others now than before the staged dump or after it."""
+        """True if the heads of branches differ from those before the staged dump, or from those after it."""
         now = heads_digest(context.client.branches(context.header.repository))
         return any(seen != now for seen in self.heads)
 
