@@ -94,9 +94,9 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
 def with_remembered(
     spark: SparkSession, context: MarkContext, found: NeighbourReferences, out: DatasetFolder
 ) -> NeighbourReferences:
-    """The same, and what the mark before knew, while a neighbour that was known to refer here has no mark that reads:
-    its marks may lie elsewhere by now, and nobody can tell which keys were its own. Neighbours that lakegc.yaml says to
-    ignore do not count."""
+    """`found`, and all keys that the mark before had, if a neighbour that referred here has no mark now, or its newest
+    cannot be read: its marks may have moved. All keys, because nobody can tell which were its own. Neighbours that
+    lakegc.yaml ignores do not matter."""
     before = previous_mark(context) if found.unread else None
     if before is None:
         return found
@@ -113,9 +113,9 @@ def with_remembered(
         keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
     except (CorruptFileError, ObjectNotFoundError) as error:
         raise type(error)(
-            f"{error} It says what {', '.join(lost)} referred to here, of which no mark reads now. Mark them so that "
-            f"lakegc reads it, or name those that import nothing from here in lakegc.yaml: neighbours: "
-            f"{{ignore: [{', '.join(lost)}]}}."
+            f"{error} It lists what these repositories referred to here: {', '.join(lost)}. None of them has a "
+            "readable mark now. Mark each of them again: lakegc mark NAME. Only if you know that one imports nothing "
+            "from here, name it in lakegc.yaml: neighbours: {ignore: [NAME]}."
         ) from None
     return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 

@@ -20,7 +20,7 @@ class DumpFiles:
     """The metaranges and ranges that a dump consists of.
 
     `ignored`: ids of commits that lakegc.yaml says to ignore. Those whose metarange cannot be read have no content.
-    They hand on retention to their parents, of which only those count that the dump has.
+    They hand on retention to those of their parents that the graph has.
     """
 
     files: MetadataFiles

@@ -94,8 +94,9 @@ def find_retained(
 
 @dataclass(frozen=True)
 class _RulesAndDump:
-    """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules),
-    and its dump. `judged_by`: the rules to judge by; `united_from`: the number of rules that they unite."""
+    """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules,
+    or if lakeFS would die of the question: see `ask`), and its dump. `judged_by`: the rules to judge by; `united_from`:
+    the number of rules that they unite."""
 
     in_force: Rules | None
     judged_by: Rules | None
@@ -107,10 +108,10 @@ class _RulesAndDump:
     def ask(cls, spark: SparkSession, context: MarkContext) -> _RulesAndDump:
         """Ask lakeFS, and remember its rules.
 
-        The dump comes first: lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
-        that it does not know, so it is not asked then. Nor may a branch's head be such a commit: there the staged dump
-        fails, which comes before this in marks and looks. The list is only united with what lakegc's own rule retains.
-        Commits that the list has and the dump lacks are fetched one by one.
+        The dump comes first. lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
+        that it does not know. So lakegc looks for such commits first, and does not ask if there is one. A branch's head
+        cannot be one: the staged dump, which is earlier in marks and looks, fails on it. The list can only add commits
+        to those that lakegc's own rule retains. Commits that the list has and the dump lacks are fetched one by one.
         """
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
@@ -300,7 +301,7 @@ def _row(commit: Commit) -> Json:
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,
-        # REST cuts the fraction off; later keeps more.
+        # REST drops the fraction of the second. Rounded up, a commit is younger, and more is kept.
         "creation_us": (graveler.bounded(commit.creation_date) + 1) * _SECOND,
         "parents": list(commit.parents),
         "version": commit.version,

@@ -1,6 +1,7 @@
 """Holds by path: an object that any known commit shows at a held path is kept, however old the commit.
 
-Only commits that are not retained are read, and of them only ranges that can have keys below the held path.
+For holds, only commits that are not retained are read: the others keep their objects anyway. Of them, only ranges are
+read that can have keys below the held path.
 `idle_paths` finds holds that keep nothing.
 """
 

@@ -49,7 +49,10 @@ class IdlePaths:
 
 
 def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> IdlePaths:
-    """Find the globs that match no path of a retained commit of this mark. Nothing is read if there are no globs."""
+    """Find the globs that match no path of a retained commit of this mark. Nothing is read if there are no globs.
+
+    `globs`: those that match nothing in commits that are not retained (`HeldByPath.idle`).
+    """
     if not globs:
         return IdlePaths((), ())
     commits = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)

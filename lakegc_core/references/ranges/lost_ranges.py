@@ -40,9 +40,9 @@ class Ignored:
     def without_lost(
         self, files: MetadataFiles, ranges: Sequence[Json], read: Callable[[Sequence[str]], Iterable[object]]
     ) -> tuple[list[str], set[str]]:
-        """Take out of ranges those that cannot be read, and that these metaranges alone hold. Returns the ids of the
-        others, and of those. `ranges`: rows with range_id and `references`, the number of retained metaranges that hold
-        it; `read` reads some by their ids."""
+        """Split ranges into those to read, and those that are lost: unreadable, and in these metaranges alone. Returns
+        the ids of both, in this order. `ranges`: rows with range_id and `references`, the number of retained metaranges
+        that contain it; `read` reads some by their ids."""
         if not self.metarange_ids:
             return [each["range_id"] for each in ranges], set()
         held = _held(files, self.metarange_ids)

@@ -4,7 +4,7 @@ A server that compacts moves the staged entries of a branch into a metarange tha
 bytes are then uploaded to such a path once more, the dump names the later object and the branch shows it. But lakeFS
 treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows the
 earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
-staged: `reuploads` tells contents apart by size.
+staged. Here, only sizes tell contents apart.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def may_compact(context: MarkContext) -> bool:
 
 
 def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
-    """The sizes (column `size`) of candidates that may lie unseen: the sizes of staged objects.
+    """The sizes (column `size`) at which candidates may lie unseen: those of staged objects, and those of `shown`.
 
     `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
     """
@@ -49,7 +49,8 @@ def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
 
 
 def _staged(entries: AlikeEntries) -> Mapped:
-    """Sizes of the objects that the dump names. Those that the mark did not list are looked for in the store."""
+    """Sizes of the objects that the staged dump names. Some are known from the mark; the others are looked for in the
+    store."""
     from pyspark.sql import functions as F
 
     spark, heads = entries.spark, entries.heads

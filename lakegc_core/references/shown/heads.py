@@ -53,10 +53,11 @@ LOOK = "look"
 
 @dataclass(frozen=True)
 class BranchHeads:
-    """Datasets of the entries of branch heads.
+    """Datasets in which the entries of branch heads are found.
 
-    - `refs`, `commits`: names of heads (REFS_SCHEMA), commits that count (COMMITS_SCHEMA)
-    - `index`, `entries`: hashes and addresses of all entries of their ranges (INDEX_SCHEMA, ENTRIES_SCHEMA)
+    - `refs`, `commits`: branches and tags (REFS_SCHEMA), commits that count (COMMITS_SCHEMA)
+    - `index`, `entries`: hashes and addresses of all ranges that the layers read (INDEX_SCHEMA, ENTRIES_SCHEMA);
+      `counted` says which of these ranges count
     - `outside`: entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA)
     - `ranges`, `new_ranges`: ranges that count by the mark, and those that a look read since (RANGES_SCHEMA)
     - `metaranges`: the metaranges that marks have read (METARANGES_SCHEMA)
@@ -82,7 +83,7 @@ class BranchHeads:
 
     @property
     def pages(self) -> int:
-        """The number of pages that list all branches whole, at most."""
+        """About how many pages list all branches whole."""
         return self.branch_count * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
 
     def branches(self, spark: SparkSession) -> Mapped:

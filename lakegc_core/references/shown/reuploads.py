@@ -6,7 +6,8 @@ to say what is garbage, and again at every look, to be sure. Small repositories 
 can only hide behind an entry of a head that is alike, wherever that one's object lies: only the paths of these are
 asked for.
 
-Contents are taken for different if their sizes differ, or by proof (see `proofs`): no ETag of a listing proves more.
+Contents are taken for different if their sizes differ, or by proof (see `proofs`). An ETag of a listing proves it only
+where lakegc.yaml says so.
 On blockstore `local` every branch is listed with the staged dump, so nobody is asked. What a server that compacts may
 not show is left waiting (see `compaction`).
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -86,10 +87,14 @@ def test_where_what_was_noted_of_such_a_neighbour_is_damaged_the_mark_fails_and_
     [part] = (served.files("lake") / HOME / "marks/m1/expired_addresses/neighbours").glob("*.parquet")
     part.write_bytes(b"damaged")
     monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + 60))
-    with pytest.raises(CorruptFileError, match=r"what far referred to here.*ignore: \[far\]"):
+    with pytest.raises(CorruptFileError, match=r"referred to here: far\. .*lakegc mark NAME") as failed:
         mark(quick, served, "lake", "m2")
+    [pasted] = re.findall(r"ignore: \[(.*)\]", str(failed.value))
+    still = {"neighbours": NeighbourSettings(ignore=tuple(pasted.split(", ")))}
+    with pytest.raises(CorruptFileError):  # what the error prints ignores nobody until a name is filled in
+        mark(quick, served, "lake", "m3", **still)
     ignored = {"neighbours": NeighbourSettings(ignore=("far",))}
-    assert kept(mark(quick, served, "lake", "m3", **ignored)) == 0
+    assert kept(mark(quick, served, "lake", "m4", **ignored)) == 0
 
 
 @pytest.mark.parametrize(
