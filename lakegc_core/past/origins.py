@@ -38,7 +38,7 @@ from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folde
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
-from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, reading
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, range_reader
 from lakegc_core.spark.tasks import Mapped, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds, with_hash
@@ -273,7 +273,7 @@ class _Search:
 
     @property
     def _old(self) -> OldRanges:
-        return OldRanges(reading(self.context))
+        return OldRanges(range_reader(self.context))
 
 
 def _kept(rows: pa.RecordBatch) -> Mapping[str, Any]:

@@ -246,8 +246,8 @@ EXPIRED = (
         f"{_REUPLOADS}_empty_objects_come_last",
         (
             "candidates that the budget does not suffice for are shown nowhere",
-            "self._held.on_branches(affordable_places), waiting), proven)",
-            "self._held.on_branches(affordable_places), None), proven)",
+            "self._head_ranges.on_branches(affordable_places), waiting), proven)",
+            "self._head_ranges.on_branches(affordable_places), None), proven)",
         ),
     ),
     *of(
@@ -346,8 +346,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/references/shown/held_ranges.py",
-        f"{_SHOWN}/test_held_ranges.py",
+        "lakegc_core/references/shown/head_ranges.py",
+        f"{_SHOWN}/test_head_ranges.py",
         (
             "metaranges that no mark has read hold nothing",
             "    if new.rows:\n",

@@ -1,9 +1,9 @@
 """Staging compaction: candidates that may lie in a compacted metarange, unseen, while something alike is staged.
 
 A server that compacts moves the staged entries of a branch into a metarange that only its database knows. If the same
-bytes are then uploaded to such a path once more, the dump names the later object and the branch shows it. But lakeFS
-treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows the
-earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
+bytes are then uploaded to such a path once more, the staged dump names the later object and the branch shows it. But
+lakeFS treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows
+the earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
 staged. Here, only sizes tell contents apart.
 """
 
@@ -30,7 +30,7 @@ _SIZE = pa.schema([PLANNED.field("size")])
 _FOLDER = "regexp_extract(address, '^(.*/)?', 0)"
 _THREADS = 16  # listings side by side in one task
 _NEW_HERE = 100  # objects that this process looks for
-_FEW = 20  # up to so many objects of a folder are listed one by one: a whole slice takes up to 50 pages
+_FEW = 20  # objects of a folder, at most, that are listed one by one: a whole slice takes up to 50 pages
 
 
 def may_compact(context: MarkContext) -> bool:
@@ -41,7 +41,7 @@ def may_compact(context: MarkContext) -> bool:
 def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
     """The sizes (column `size`) at which candidates may lie unseen: those of staged objects, and those of `shown`.
 
-    `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
+    `shown`: addresses of candidates that branches show. No staged dump names these, and they may hide others as well.
     """
     candidates = entries.candidates.mapped(entries.spark, "address", "size", here=True)
     sizes = joined(candidates, shown, ["address"], "left_semi")
