@@ -67,7 +67,7 @@ class Account:
     `objects`: how many ever stood at the paths; of them `there`, with `bytes`; `gone`; and `outside`, which do not lie
     in the namespace. `standing`: some of those that are there, as `explain` tells of them, each with `keepers`, `until`
     and `earliest`. `vanished`: some of those that are gone. `sweeps`: which sweeps took them, with the digests of their
-    statements; `otherwise`: how many no sweep on record took; `unread`: records of sweeps that do not read, which may
+    statements; `otherwise`: how many no sweep on record took; `unread`: records of sweeps that cannot be read: they may
     tell of some of these. `open`: why nobody can say yet that all are gone. `statement`: sealed, once all are gone.
     """
 

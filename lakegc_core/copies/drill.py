@@ -140,8 +140,8 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
 def _or_by_hand(
     context: RepositoryContext, made: Drill, errors: tuple[type[LakegcError], ...] = (MarkError,)
 ) -> Iterator[None]:
-    """Say with such errors what a person does about a drill that lakegc cannot finish: its records do not read, or are
-    of another version."""
+    """Say with such errors what a person does about a drill that lakegc cannot finish: its records cannot be read, or
+    are of another version."""
     try:
         yield
     except errors as error:
@@ -221,6 +221,7 @@ def _trouble(sweep: Mapping[str, Any]) -> str:
     if lost or gone or sweep.get("unreadable"):
         named = ", ".join([*gone, *sweep.get("unreadable", {})][:_NAMED])
         return (
-            f"its sweep took live data: {lost:,} objects are lost; paths that did not read after it: {named or 'none'}"
+            f"its sweep took live data: {lost:,} objects are lost; paths that could not be read after it: "
+            f"{named or 'none'}"
         )
     return ""

@@ -135,7 +135,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             refused += isinstance(error, StoreError)
             continue
         if refers is not None:
-            # Whether one that does not read is newer only its id can tell.
+            # Whether one that cannot be read is newer only its id can tell.
             newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
     problem = next(iter(problems.values()), "")
@@ -163,7 +163,7 @@ def what_is_known(
 
 def why_unread(error: Exception) -> str:
     """The reason why the newest mark of a neighbour is no help."""
-    return f"its newest mark does not read: {in_short(error)}"
+    return f"its newest mark cannot be read: {in_short(error)}"
 
 
 def in_short(error: Exception) -> str:

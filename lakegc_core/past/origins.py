@@ -89,7 +89,7 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, garbage:
         return _found(_Search.after(spark, context, _marks_before(context)), own, garbage, kept)
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(
-            f"{Stage.EXPIRED_ADDRESSES}: what an earlier mark found of the past of objects does not read ({error})"
+            f"{Stage.EXPIRED_ADDRESSES}: what an earlier mark found of the past of objects cannot be read ({error})"
         )
         return _found(_Search.after(spark, context, ()), own, garbage, kept)
 
@@ -121,7 +121,7 @@ def last_paths(spark: SparkSession, context: MarkContext, addresses: Sequence[st
     try:
         return _last_paths(spark, known_origins(context), pa.array(addresses, pa.string()))
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
-        context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects does not read ({error})")
+        context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects cannot be read ({error})")
         return []
 
 

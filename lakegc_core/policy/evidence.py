@@ -56,7 +56,7 @@ class Evidence:
     previous: Previous | None = None
     """The mark that this one is compared with; None on the first mark."""
     unreadable: Mapping[str, int] | None = None
-    """Paths of the sample that did not read, with their status; None while none were asked for."""
+    """Paths of the sample that could not be read, with their status; None while none were asked for."""
     sampled: int = 0
     known_gone: Mapping[str, str] = field(default_factory=dict)
     """Paths of heads that were left out of the sample: the mark knows that their objects are gone, and why."""

@@ -376,7 +376,7 @@ EXPIRED = (
     *of(
         "lakegc_core/judging/swept_before.py",
         f"{_BEFORE}_where_a_journal_does_not_read_nothing_is_excused",
-        ("a journal that does not read excuses what is missing", "if not records.whole:", "if False:"),
+        ("a journal that cannot be read excuses what is missing", "if not records.whole:", "if False:"),
     ),
     *of(
         "lakegc_core/inventory/came_back.py",

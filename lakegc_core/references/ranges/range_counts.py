@@ -194,7 +194,7 @@ def _of_mark_below() -> Iterator[None]:
         yield
     except (CorruptFileError, ObjectNotFoundError) as error:
         what = str(error).partition(NOT_KNOWN)[0]
-        raise CorruptFileError(f"The mark below counted a file that does not read now. {what} {_ANEW}") from None
+        raise CorruptFileError(f"The mark below counted a file that cannot be read now. {what} {_ANEW}") from None
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:

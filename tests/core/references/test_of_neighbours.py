@@ -176,7 +176,7 @@ def test_a_mark_reads_on_where_the_newest_of_a_neighbour_was_damaged(quick: Spar
     part.write_bytes(b"damaged")
     review = mark(quick, served, "lake", "m1")
     assert kept(review) == 1
-    assert not warning(review).passed and "far (its newest mark does not read: " in warning(review).description
+    assert not warning(review).passed and "far (its newest mark cannot be read: " in warning(review).description
 
 
 def test_on_local_what_a_neighbour_has_only_staged_counts_too(
@@ -211,7 +211,7 @@ def test_a_strict_sweep_is_refused_where_the_look_cannot_read_what_a_neighbour_n
     for part in (served.files("far") / HOME / "marks/f1/committed_addresses/elsewhere").glob("*.parquet"):
         part.write_bytes(b"damaged")
     context = open_mark(served.open("lake", **strict), "m1")
-    with pytest.raises(RefusedError, match="does not read"):
+    with pytest.raises(RefusedError, match="cannot be read"):
         pipeline.sweep(quick, context)
     accepted = {"neighbours": "it is an archive"}
     assert pipeline.sweep(quick, context, accepted=accepted).outcomes["deleted"] == 1
