@@ -93,8 +93,8 @@ COMMITS = (
         f"{_READ}/test_committed.py",
         (
             "a lost range that other commits have is passed over",
-            'if held[each["range_id"]] == each["references"]]',
-            'if held[each["range_id"]]]',
+            'if numbers[each["range_id"]] == each["references"]]',
+            'if numbers[each["range_id"]]]',
         ),
     ),
     *of(
