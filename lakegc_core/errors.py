@@ -68,7 +68,7 @@ class NoConditionsError(StoreError):
 
 
 class CorruptFileError(LakegcError):
-    """A metadata file does not read as what it must be: wrong magic, checksum, order or count."""
+    """A metadata file cannot be read as what it must be: wrong magic, checksum, order or count."""
 
 
 class IncompleteError(LakegcError):

@@ -184,7 +184,7 @@ def _push_metrics(context: MarkContext, gateway: str, report: Callable[[], Json]
 def page_of(context: MarkContext, report: Json, *, most_retired: int | None = None) -> str:
     """The mark as a page of HTML, with its sweeps so far and the history of the repository. `report`: of a review.
 
-    A history that does not read is told on the page: it hides no mark. `most_retired`: see `history_of`.
+    A history that cannot be read is told on the page: it hides no mark. `most_retired`: see `history_of`.
     """
     try:
         history = history_of(context, judged=False, most_retired=most_retired)

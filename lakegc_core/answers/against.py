@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compare(spark: SparkSession, context: MarkContext, other: OtherMark) -> Comparison:
-    """Compare a complete mark with another tool's list. CorruptFileError if that does not read."""
+    """Compare a complete mark with another tool's list. CorruptFileError if that cannot be read."""
     made = made_of(context, other)
     results = run_on_rows(rows_of_both(spark, context, other, made), _count)
     groups = [_merged(by, why, results) for by, why in sorted({(each["by"], each["why"]) for each in results})]

@@ -20,7 +20,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.past.ranges import MOST_ENTRIES, entries_of
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.scenarios import NEVER
-from lakegc_core.references.ranges.range_files import RangeReader, reading
+from lakegc_core.references.ranges.range_files import RangeReader, range_reader
 from lakegc_core.spark.tasks import Mapped, collected
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import rows_of_feeds
@@ -57,7 +57,7 @@ def folders_of(
         return Folders((), rows_of_feeds(spark, [], shape), 0)
     chosen, unread = _chosen(spark, context, question, ranges)
     tasks = 4 * spark_width(spark)
-    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, partial(_entries, reading(context)))
+    found = Mapped(chosen.repartition(tasks, "range_id"), _ROWS, partial(_entries, range_reader(context)))
     entries = aside.put(FOLDER, found, _ROWS)
     names = _largest(spark, entries)
     make = partial(_numbered, names, numbers_in(shape), numbers_in(shape)[question.columns.index(FOLDER)])

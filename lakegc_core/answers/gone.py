@@ -35,7 +35,7 @@ from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import NewCommits, Place
-from lakegc_core.references.ranges.held_paths import SHOWN_SCHEMA, shown_at, shown_rows
+from lakegc_core.references.ranges.held_paths import AT_PATHS, shown_at, shown_rows
 from lakegc_core.spark.shipping import runs_here
 from lakegc_core.spark.tasks import collected, many, run_tasks
 from lakegc_core.spark.versions import frame_of
@@ -52,7 +52,7 @@ MOST_LISTED = 100_000
 _FULL = 2  # the type of a full address in lakeFS's entries
 _ASKED = pa.schema(  # null: not in the store, and no copy in the quarantine of any mark, and in no backup
     [
-        *SHOWN_SCHEMA,
+        *AT_PATHS,
         pa.field("size", pa.int64(), nullable=True),
         pa.field("copied", pa.string(), nullable=True),
         pa.field("saved", pa.string(), nullable=True),
@@ -67,7 +67,7 @@ class Account:
     `objects`: how many ever stood at the paths; of them `there`, with `bytes`; `gone`; and `outside`, which do not lie
     in the namespace. `standing`: some of those that are there, as `explain` tells of them, each with `keepers`, `until`
     and `earliest`. `vanished`: some of those that are gone. `sweeps`: which sweeps took them, with the digests of their
-    statements; `otherwise`: how many no sweep on record took; `unread`: records of sweeps that do not read, which may
+    statements; `otherwise`: how many no sweep on record took; `unread`: records of sweeps that cannot be read: they may
     tell of some of these. `open`: why nobody can say yet that all are gone. `statement`: sealed, once all are gone.
     """
 
@@ -96,7 +96,7 @@ class Account:
 
 @dataclass(frozen=True)
 class _Now:
-    """What branches show at the paths now: SHOWN_SCHEMA, and the branches by address. `is_whole`: False if there was
+    """What branches show at the paths now: AT_PATHS, and the branches by address. `is_whole`: False if there was
     too much to list. `moved`: how many branches and tags have commits that the mark did not see; `new`: how many
     commits lakeFS has that the mark did not know."""
 
@@ -136,7 +136,7 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
 
 
 def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> DataFrame:
-    """All objects that are known to have stood at the paths, each once: SHOWN_SCHEMA."""
+    """All objects that are known to have stood at the paths, each once: AT_PATHS."""
     from pyspark.sql import functions as F
 
     globs = PathGlobs((paths,))
@@ -146,8 +146,8 @@ def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> 
             found = batch.filter(globs.any(batch["path"]))
             yield found.append_column("inside", pa.repeat(True, found.num_rows))
 
-    noted = _origins(context).mapped(spark, "address", "path").then(SHOWN_SCHEMA, at_paths).as_frame()
-    shown = shown_at(spark, context, (paths,)).select(*SHOWN_SCHEMA.names).unionByName(noted)
+    noted = _origins(context).mapped(spark, "address", "path").then(AT_PATHS, at_paths).as_frame()
+    shown = shown_at(spark, context, (paths,)).select(*AT_PATHS.names).unionByName(noted)
     if now.rows.num_rows:
         shown = shown.unionByName(frame_of(spark, now.rows))
     return shown.groupBy("address", "inside").agg(F.min("path").alias("path"))
@@ -166,7 +166,7 @@ def _origins(context: MarkContext) -> Dataset:
 def _shown_now(spark: SparkSession, context: MarkContext, paths: str) -> _Now:
     """List the paths on all branches, up to MOST_LISTED objects, and count what the mark did not see."""
     name, prefix = context.repository.id, fixed_prefix(paths).decode("utf-8", "surrogateescape")
-    globs, left, rows = PathGlobs((paths,)), MOST_LISTED, [SHOWN_SCHEMA.empty_table()]
+    globs, left, rows = PathGlobs((paths,)), MOST_LISTED, [AT_PATHS.empty_table()]
     branches: dict[str, list[str]] = {}
     refs = list(context.client.branches(name))
     for branch in refs:
@@ -209,11 +209,11 @@ def _asked(
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            sized = _with_sizes(batch.select(SHOWN_SCHEMA.names), config)
+            sized = _with_sizes(batch.select(AT_PATHS.names), config)
             copied = with_copies(sized, quarantines, "copied")  # after that: a copy is made before the delete
             yield with_copies(copied, kept, "saved")
 
-    return spread(rows.select(*SHOWN_SCHEMA.names)).mapInArrow(
+    return spread(rows.select(*AT_PATHS.names)).mapInArrow(
         body, "address string, path string, inside boolean, size bigint, copied string, saved string"
     )
 

@@ -83,7 +83,7 @@ def left(context: RepositoryContext) -> Iterator[str]:
 
 
 def _named(context: RepositoryContext) -> tuple[set[str], list[str]]:
-    """The places of backups by the records of marks and by lakegc.yaml, and sentences on records that do not read."""
+    """The places of backups by the records of marks and by lakegc.yaml, and sentences on unreadable records."""
     config, home = context.workspace, context.home
     ids = sorted({*marks(config, home), *retired_marks(config, home)})
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -97,4 +97,4 @@ def _of_mark(context: RepositoryContext, mark_id: str) -> tuple[str, str]:
     try:
         return place_on_record(context.artifacts(mark_id)) or "", ""
     except MarkError as error:
-        return "", f"nobody knows if mark {mark_id} has a backup: its record does not read ({error})"
+        return "", f"nobody knows if mark {mark_id} has a backup: its record cannot be read ({error})"

@@ -32,8 +32,8 @@ from lakegc_core.references.ranges.range_files import (
     RANGES,
     RANGES_SCHEMA,
     RangeReader,
-    reading,
-    writing,
+    range_reader,
+    range_writer,
 )
 from lakegc_core.references.staged import were_listed
 from lakegc_core.spark.shipping import runs_here
@@ -150,7 +150,7 @@ def _ranges(
 
     tasks = tasks_for(metaranges.rows, 64, 4 * spark_width(spark))
     shape = pa.schema([*_RANGE, *fields_of(question)])
-    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, partial(_ranges_of, reading(context), shape))
+    read = Mapped(metaranges.frame(spark).repartition(tasks), shape, partial(_ranges_of, range_reader(context), shape))
     how = [F.max("count").alias("count"), *(F.min(name).alias(name) for name in numbers_in(shape))]
     return aside.put(RANGES, read.as_frame().groupBy("range_id").agg(*how), shape)
 
@@ -184,7 +184,7 @@ def _index_read(
     if not count:
         return Dataset(INDEX_SCHEMA)
     tasks = tasks_for(count, 32, 8 * spark_width(spark))
-    work = writing(context, aside.below(_READ))
+    work = range_writer(context, aside.below(_READ))
     return work.datasets(run_on_rows(unknown.repartition(tasks), work.ranges))[INDEX]
 
 

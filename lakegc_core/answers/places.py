@@ -18,7 +18,14 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
 from lakegc_core.references.ranges.protected import protected_rows
-from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA, RangeReader, reading
+from lakegc_core.references.ranges.range_files import (
+    INDEX,
+    INDEX_SCHEMA,
+    RANGES,
+    RANGES_SCHEMA,
+    RangeReader,
+    range_reader,
+)
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import Feed
 from lakegc_core.tables.hashing import hash_strings
@@ -99,7 +106,7 @@ class Search:
         """The metaranges of all commits that hold a range among the hits: HOLDING_SCHEMA."""
         if not hits.rows:
             return Dataset(HOLDING_SCHEMA)
-        task = partial(_holding, reading(self.context), hits, self.aside)
+        task = partial(_holding, range_reader(self.context), hits, self.aside)
         return self._written(HOLDING, self.workers.run_on_values(self._metaranges, task), HOLDING_SCHEMA)
 
     def _written(self, name: str, results: Sequence[Json], schema: pa.Schema) -> Dataset:
@@ -107,7 +114,7 @@ class Search:
         return self.aside.dataset(name, parts_of(results, [name])[name], schema)
 
     def _entries(self, wish: Wish) -> _Entries:
-        return _Entries(reading(self.context), wish, self.context.namespace, self.aside)
+        return _Entries(range_reader(self.context), wish, self.context.namespace, self.aside)
 
     @property
     def _retained(self) -> Column:

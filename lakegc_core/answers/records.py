@@ -27,7 +27,7 @@ _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a data
 SWEPT = "swept"
 """What is said of addresses in journals of sweeps."""
 UNREAD = ""
-"""Stands for an address where a part does not read; no object has it."""
+"""Stands for an address where a part cannot be read; no object has it."""
 
 Named = Sequence[tuple[str, Dataset]]
 """Datasets, and what is said of the addresses in each."""
@@ -53,7 +53,7 @@ def journals_of_all(context: MarkContext) -> Named:
 
 def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
     """The records of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`. Of parts of journals
-    that do not read, which nobody can mend: rows of the address UNREAD, with `file`."""
+    that cannot be read, which nobody can mend: rows of the address UNREAD, with `file`."""
     wanted = pa.array(sorted(set(addresses)), pa.string())
 
     def task(each: tuple[str, Feed]) -> Iterator[Json]:

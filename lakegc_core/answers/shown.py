@@ -13,7 +13,7 @@ from lakegc_core.marks.layers import Layer
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import Amount
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
-from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
+from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, range_reader
 from lakegc_core.spark.tasks import Mapped, collected, many
 from lakegc_core.spark.versions import frame_of
 from lakegc_core.tables.gather import rows_of_feeds
@@ -44,7 +44,7 @@ def shown_by(
         return {}
     ids = pa.table({"metarange_id": pa.array(wanted, pa.string())}, schema=pa.schema([METARANGES_SCHEMA.field(0)]))
     frame = frame_of(spark, ids).repartition(tasks_for(len(wanted), 16, 4 * spark_width(spark)))
-    held = Mapped(frame, METARANGES_SCHEMA, reading(context).metaranges).as_frame().where("range_id != ''")
+    held = Mapped(frame, METARANGES_SCHEMA, range_reader(context).metaranges).as_frame().where("range_id != ''")
     feeds = [
         feed
         for layer in layers

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def last_records(spark: SparkSession, context: MarkContext) -> tuple[DataFrame, tuple[str, ...]]:
     """The last record of each object that is gone: `address`, `at`, `lost`, `mark_id`, `sweep`. And the files of
-    records that do not read: what only they tell is missing."""
+    records that cannot be read: what only they tell is missing."""
     written = Records(tuple(each for each in records_of(context).found if each.rows.parts))
     records = readable_records(spark, written)
     unread = _files(written) - _files(records)
@@ -40,7 +40,7 @@ def vanished(row: Any) -> Json:
 
 
 def sweep_that_took(context: MarkContext, mark_id: str, number: int, objects: int) -> Json:
-    """A sweep that took some of the objects: when, and by which statement. Fields are None where they do not read."""
+    """A sweep that took some of the objects: when, and by which statement. Fields that cannot be read are None."""
     mark = context.artifacts(mark_id)
     try:
         record = mark.retired() or {}

@@ -82,7 +82,7 @@ class Verification:
 @dataclass(frozen=True)
 class _Artifacts:
     """What lies there of a sweep. `where` and `journal_at`: the places of the statement and the journal, for people.
-    `unread_before`: files that did not read when the sweep was closed."""
+    `unread_before`: files that could not be read when the sweep was closed."""
 
     where: str
     report: Json
@@ -101,7 +101,7 @@ class _Artifacts:
 
     @property
     def readable_before(self) -> Dataset:
-        """The journal without what did not read when the sweep was closed."""
+        """The journal without what could not be read when the sweep was closed."""
         sources = self.journal.sources
         left = (each for each in sources if f"{each.folder}/{each.part.name}" not in self.unread_before)
         return replace(self.journal, sources=tuple(left))
@@ -181,7 +181,7 @@ def _standing(spark: SparkSession, mark: MarkArtifacts, number: int, *, is_last:
     own = _Artifacts(where, report, stated, plan, mark_of(mark), f"{folder}/outcomes", journal, passed_over)
     good = _check(spark, own, found)
     found.unread += some(
-        f"{key} did not read when the sweep was closed: nobody knows what it told" for key in passed_over
+        f"{key} could not be read when the sweep was closed: nobody knows what it told" for key in passed_over
     )
     if plan is not None and good is not None and not found.differs:
         _check_plan(spark, mark, plan, good, passed_over, found)
@@ -252,7 +252,7 @@ def _check(spark: SparkSession, own: _Artifacts, found: CheckedSweep) -> Dataset
         return None
     journal = _good_journal(spark, own, parts, found)
     outcomes = outcomes_of(journal, tree_of(spark, journal, "outcome"))
-    # Where the mark or the plan does not read, that is told already.
+    # Where the mark or the plan cannot be read, that is told already.
     without = (*(() if own.plan else _OF_PLAN), *(() if own.mark["digest"] else _OF_MARK))
     try:
         again = statement(own.mark, own.plan, own.report, outcomes)
@@ -336,7 +336,7 @@ def _plan(mark: MarkArtifacts, key: str, found: Checked) -> Json | None:
 
 
 def _read(mark: MarkArtifacts, key: str) -> tuple[Json | None, bool]:
-    """A JSON artifact, None if it does not read or is missing; and whether its bytes are such as lakegc writes, or it
+    """A JSON artifact, None if it cannot be read or is missing; and whether its bytes are such as lakegc writes, or it
     is missing."""
     try:
         data = mark.store.read(key)

@@ -104,7 +104,7 @@ def writable_place(context: MarkContext, place: str) -> StoreConfig:
 
 def _had(context: MarkContext, target: StoreConfig, mark_digest: str) -> int:
     """The number of objects that the list of an earlier backup of this very mark names."""
-    with suppress(MarkError):  # one that does not read names none
+    with suppress(MarkError):  # one that cannot be read names none
         before = backup_manifest(context, target) or {}
         return saved(before) if before.get("mark_digest") == mark_digest else 0
     return 0

@@ -103,7 +103,7 @@ def drill(
 def check_guards(context: MarkContext, accepted: Mapping[str, str] | None, wanted: Wanted) -> None:
     """RefusedError if a guard stops a drill, as far as the mark's own records tell. The sweep judges again, also by the
     bytes of what was chosen, and asks anew what is known of neighbours."""
-    judged = judge(context, accepted, drill=Amount(wanted.objects, 0))
+    judged = judge(context, accepted, at_most=Amount(wanted.objects, 0))
     verdicts = [each for each in judged if each.name != guards.NEIGHBOURS]
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts))
@@ -140,8 +140,8 @@ def finish(spark: SparkSession, context: RepositoryContext, made: Drill) -> Json
 def _or_by_hand(
     context: RepositoryContext, made: Drill, errors: tuple[type[LakegcError], ...] = (MarkError,)
 ) -> Iterator[None]:
-    """Say with such errors what a person does about a drill that lakegc cannot finish: its records do not read, or are
-    of another version."""
+    """Say with such errors what a person does about a drill that lakegc cannot finish: its records cannot be read, or
+    are of another version."""
     try:
         yield
     except errors as error:
@@ -221,6 +221,7 @@ def _trouble(sweep: Mapping[str, Any]) -> str:
     if lost or gone or sweep.get("unreadable"):
         named = ", ".join([*gone, *sweep.get("unreadable", {})][:_NAMED])
         return (
-            f"its sweep took live data: {lost:,} objects are lost; paths that did not read after it: {named or 'none'}"
+            f"its sweep took live data: {lost:,} objects are lost; paths that could not be read after it: "
+            f"{named or 'none'}"
         )
     return ""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BACK, STAYED, MISSING, DIFFERENT = "back", "stayed", "missing", "different"
 """Outcomes of the objects of a drill: it was deleted and reads as before; it was not deleted and reads as before; it is
-not there; other bytes lie there, or it does not read."""
+not there; other bytes lie there, or it cannot be read."""
 
 _READY = pa.schema(
     [
@@ -58,7 +58,7 @@ class Wanted:
 
 def choose(spark: SparkSession, context: MarkContext, wanted: Wanted, way: str) -> list[Json]:
     """Objects that a sweep could delete now, with their digests: as many causes and sizes as there are, by hash. What
-    does not read, or what the backup lacks by which it would come back, is not among them. RefusedError if there is
+    cannot be read, or what the backup lacks by which it would come back, is not among them. RefusedError if there is
     none."""
     record = SweepRecord(spark, context, dry_run=False)
     name = f"{context.header.repository} {context.header.mark_id}"
@@ -75,7 +75,7 @@ def choose(spark: SparkSession, context: MarkContext, wanted: Wanted, way: str) 
             try:
                 told = _digest(context.data, row["address"])
             except StoreError as error:  # in an archive class, or under a customer's key
-                unread = f" Some does not read: {error}"
+                unread = f" Some cannot be read: {error}"
                 continue
             if told is not None and told[0] == row["size"]:  # else somebody else has deleted or replaced it
                 found.append({**row.asDict(), "sha256": told[1]})
@@ -141,7 +141,7 @@ def compared(context: MarkContext, each: Json, told: set[str], problems: Mapping
     try:
         now = _digest(context.data, address)
     except LakegcError as error:  # of this object alone: a drill that waits for it would stop all sweeps
-        unread: Json = {"outcome": DIFFERENT, "problem": f"it does not read: {str(error)[:500]}"}
+        unread: Json = {"outcome": DIFFERENT, "problem": f"it cannot be read: {str(error)[:500]}"}
         return each | unread | {"sweep": sorted(told)}
     problem = None
     if now == (each["size"], each["sha256"]):

@@ -85,8 +85,8 @@ def deleted_objects(spark: SparkSession, context: MarkContext) -> DataFrame:
     # A sweep that broke off: the store tells of which objects of its plan the journal does not know that they are gone.
     left = record.left().select("address", "size").join(many(told), "address", "left_anti")
     for key in record.unread:  # of another version
-        context.say(f"restore: {key} does not read; what it alone told is left out")
-    others = record.others.deleted()
+        context.say(f"restore: {key} cannot be read; what it alone told is left out")
+    others = record.other_marks.deleted()
     if others is not None:
         theirs = many(others.as_frame())
         _say_theirs(context, left.join(theirs, "address", "left_semi"))
@@ -153,7 +153,7 @@ def journals_of(spark: SparkSession, context: MarkContext, sweep: int | None = N
     records = _records(spark, context, sweep)
     if not records.whole:
         context.say(
-            f"Some files of the journals of mark {context.header.mark_id} do not read: what they tell is left out"
+            f"Some files of the journals of mark {context.header.mark_id} cannot be read: what they tell is left out"
         )
     sources = tuple(source for each in records.found for source in each.rows.sources)
     return Dataset(COLUMNS[Kind.SWEPT], sources).frame(spark)

@@ -70,7 +70,7 @@ def list_namespace(spark: SparkSession, context: MarkContext) -> StageOutput[Lis
         if not basis.layers:
             raise
         context.say(f"{Stage.NAMESPACE_LISTING}: {error} The mark goes on as a clean one.")
-        return _list_on(spark, context, Basis((), f"what is taken over does not read: {error}"))
+        return _list_on(spark, context, Basis((), f"what is taken over cannot be read: {error}"))
 
 
 def _list_on(spark: SparkSession, context: MarkContext, basis: Basis) -> StageOutput[ListingFacts]:

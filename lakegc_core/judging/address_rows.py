@@ -14,7 +14,7 @@ from lakegc_core.inventory.carried import OBJECTS_SCHEMA, Units, unit_of
 from lakegc_core.marks.findings import MISSTATED
 from lakegc_core.names import Reason
 from lakegc_core.policy.xids import latest_told, told_until, xid_times
-from lakegc_core.references.ranges.range_files import reading_keys
+from lakegc_core.references.ranges.range_files import range_and_mark_keys
 from lakegc_core.tables.gather import HASH, KIND, only
 from lakegc_core.tables.hashing import hash_strings, mixed
 from lakegc_core.tables.key_scan import Wanted, filter_of, sieve_of
@@ -98,7 +98,7 @@ def index_rows(kind: int, layer: str, held: Wanted, sought: Wanted, rows: pa.Rec
     hashes, ranges = rows["hash"].to_numpy(), pc.dictionary_encode(rows["range_id"])
     names = ranges.dictionary.cast(pa.string())  # of few ranges, each in many rows
     is_held = np.zeros(len(names), np.bool_)
-    is_held[filter_of(held).rows(reading_keys(names, pa.repeat(layer, len(names))))] = True
+    is_held[filter_of(held).rows(range_and_mark_keys(names, pa.repeat(layer, len(names))))] = True
     numbers = ranges.indices.to_numpy()
     counted = np.flatnonzero(is_held[numbers])
     hashes, first = np.unique(hashes[counted], return_index=True)  # sorted keys are looked up much quicker

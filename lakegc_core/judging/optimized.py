@@ -57,7 +57,7 @@ from lakegc_core.references.ranges.range_files import (
     INDEX_SCHEMA,
     RANGES,
     RANGES_SCHEMA,
-    by_reading,
+    by_range_and_mark,
 )
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.tasks import Mapped
@@ -137,7 +137,7 @@ class ChangedAddresses:
         ]
         sought = Wanted(tuple(source for _, dataset in changes for source in dataset.sources))
         held = self.own.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).keys(
-            "range_id", "read_in", by=by_reading
+            "range_id", "read_in", by=by_range_and_mark
         )
         index: list[Feed] = []
         for layer in every:

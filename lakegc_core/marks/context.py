@@ -192,7 +192,7 @@ def open_mark(
                 f"`lakegc marks {context.repository.id} --retired` shows what it freed."
             )
         if record["header"] is None:
-            raise MarkError(f"Mark {mark_id} did not read when it was retired: nothing says what belonged to it.")
+            raise MarkError(f"Mark {mark_id} could not be read when it was retired: nothing says what belonged to it.")
         header = artifacts.checked_header(record["header"], any_version=any_version)
     if header is None:
         raise MarkError(

@@ -24,7 +24,7 @@ FOLDER = "drills"
 QUARANTINE, STORE, BACKUP = "quarantine", "store", "backup"
 """Ways by which objects come back, in the order in which a restore takes them."""
 PASSED, FAILED, UNFINISHED, DAMAGED = "passed", "failed", "unfinished", "damaged"
-"""States of a drill. A damaged one has a record that does not read."""
+"""States of a drill. A damaged one has a record that cannot be read."""
 _BEGUN, _REPORT = "begun.json", "report.json"
 
 
@@ -63,7 +63,7 @@ def close(context: RepositoryContext, name: str, report: Json) -> Json:
 
 def unfinished(context: RepositoryContext) -> list[Drill]:
     """The drills that are not over, in order: something of what they deleted may be gone. MarkError if the record of
-    one does not read."""
+    one cannot be read."""
     return [_read(context, name) for name, files in _files(context) if _REPORT not in files and _BEGUN in files]
 
 
@@ -100,7 +100,7 @@ def last_told(context: RepositoryContext) -> Json | None:
             at = max(
                 connect(context.workspace).head(f"{_folder(context, name)}/{each}").last_modified for each in files
             )
-            why = f"its record in {context.workspace.root}/{_folder(context, name)}/ does not read"
+            why = f"its record in {context.workspace.root}/{_folder(context, name)}/ cannot be read"
             return {"drill": name, "at": at.timestamp(), "state": DAMAGED, "why": why, "mark_id": None} | _NOTHING
     return None
 

@@ -58,7 +58,7 @@ def empty(context: RepositoryContext, held: Lease | None, *, dry_run: bool = Fal
     """Delete the copies of marks whose time is over. The caller holds the lease of the repository.
 
     Copies stay while a sweep of the mark is not over, and while its records say that sweeps took live data which nobody
-    has brought back. A record that does not read, or is missing, keeps them. So does the newest complete mark, if it
+    has brought back. A record that cannot be read, or is missing, keeps them. So does the newest complete mark, if it
     began before their time was over, does not know of a hold, or says that objects are live or held of which only
     copies lie here: what nothing referred to at the sweep may be live again. What fails of one mark keeps no other; the
     next call goes on with it.
@@ -147,7 +147,7 @@ def _elsewhere(context: RepositoryContext, mark_id: str) -> str:
 
 def _live(mark: MarkArtifacts) -> str:
     """A sentence on live data that sweeps of a mark took, and that no restore has brought back since; "" if the records
-    tell of none. A record that does not read may tell of some."""
+    tell of none. A record that cannot be read may tell of some."""
     store, folder = mark.store, mark.folder
     since = whole_restore_at(mark)
     then = "its copies stay until a restore of the mark, without a place or paths, brings all of it back"
@@ -156,8 +156,8 @@ def _live(mark: MarkArtifacts) -> str:
             report = report_of(store, folder, number) or {}
         except MarkError:
             return (
-                f"the report of sweep {number} does not read: its copies stay until that file is removed and the sweep "
-                "is closed (lakegc sweep … --close)"
+                f"the report of sweep {number} cannot be read: its copies stay until that file is removed and the "
+                "sweep is closed (lakegc sweep … --close)"
             )
         if has_lost(report, since):
             return f"sweep {number} lost objects: {then}"

@@ -60,7 +60,7 @@ GONE = pa.schema(
 
 
 def readable_records(spark: SparkSession, records: Records) -> Records:
-    """The records without the parts that do not read. `whole` says whether all of them read."""
+    """The records without the parts that cannot be read. `whole` says whether all of them read."""
     rows = readable(spark, [record.rows for record in records.found])
     found = tuple(replace(record, rows=good) for record, good in zip(records.found, rows, strict=True))
     return Records(found, records.whole and found == records.found)

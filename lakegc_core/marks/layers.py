@@ -95,7 +95,7 @@ def is_little(mark: MarkArtifacts) -> bool:
 
 
 def listed_before(context: MarkContext) -> ListingFacts | None:
-    """What the newest of the other marks listed; None if it did not come to its end, or does not read."""
+    """What the newest of the other marks listed; None if it did not come to its end, or cannot be read."""
     earlier = (each.mark for each in Shelf.of(context) if each.mark_id != context.header.mark_id)
     mark = next(earlier, None)
     try:

@@ -91,7 +91,7 @@ def journals(context: RepositoryContext, since: float) -> Iterator[Record]:
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     """Every record of the repository, also of its retired marks. `since`: without sweeps that were over by then (unix
-    seconds). Retired marks are left out then: none can have been swept since. What does not read is passed over."""
+    seconds). Retired marks are left out then: none can have been swept since. What cannot be read is passed over."""
     found: list[Record] = []
     for each in Shelf.of(context):
         found += (record for record in _of_mark(each.mark, since) if record.rows.parts)
@@ -163,7 +163,7 @@ class Restore:
 
 
 def restores_of(mark: MarkArtifacts) -> Iterator[Restore]:
-    """The restores of a mark, as far as the names of their folders tell when they were. A report that does not read
+    """The restores of a mark, as far as the names of their folders tell when they were. A report that cannot be read
     counts as none."""
     for level in mark.store.list_level(f"{mark.folder}/{RESTORES}/"):
         for prefix in level.prefixes:
@@ -198,11 +198,11 @@ def write_report(store: Store, folder: str, report: Mapping[str, Any]) -> None:
 
 
 def keep_records(mark: MarkArtifacts) -> None:
-    """Copy the records of a mark that is to be retired to where they stay. What does not read is left out."""
+    """Copy the records of a mark that is to be retired to where they stay. What cannot be read is left out."""
     for record in _of_mark(mark, 0.0):
         for source in record.rows.sources:
             with suppress(CorruptFileError, ObjectNotFoundError):
-                # All of it is read, so that a part that does not read stays out.
+                # All of it is read, so that a part that cannot be read stays out.
                 tells = [_tells(record, rows) for rows in read_part(source.config, source.folder, source.part)]
                 target = f"{mark.home}/{KEPT}/{_name_of(record, untouched=not any(tells))}/{source.part.name}"
                 mark.store.write(target, mark.store.read(f"{source.folder}/{source.part.name}"))

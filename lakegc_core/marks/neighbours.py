@@ -117,7 +117,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
         try:
             header = (mark := neighbour.artifacts(mark_id)).header()
         except LakegcError as error:
-            problems[mark_id] = unread(error)
+            problems[mark_id] = why_unread(error)
             refused += isinstance(error, StoreError)
             continue
         if header is None or not neighbour.owns(header) or header.started_at >= before:
@@ -131,11 +131,11 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             last = mark.manifest(Stage.EXPIRED_ADDRESSES)
             refers = read_facts(ExpiredFacts, last.facts).refers_elsewhere if last else None
         except LakegcError as error:
-            problems[mark.mark_id] = unread(error)
+            problems[mark.mark_id] = why_unread(error)
             refused += isinstance(error, StoreError)
             continue
         if refers is not None:
-            # Whether one that does not read is newer only its id can tell.
+            # Whether one that cannot be read is newer only its id can tell.
             newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
     problem = next(iter(problems.values()), "")
@@ -161,9 +161,9 @@ def what_is_known(
     return replace(facts, unread=names, ignored=len(found) - len(counted))
 
 
-def unread(error: Exception) -> str:
+def why_unread(error: Exception) -> str:
     """The reason why the newest mark of a neighbour is no help."""
-    return f"its newest mark does not read: {in_short(error)}"
+    return f"its newest mark cannot be read: {in_short(error)}"
 
 
 def in_short(error: Exception) -> str:

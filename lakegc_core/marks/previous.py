@@ -73,7 +73,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
     """The same, with the reason where there is none: every object is waited for anew then.
 
     A mark that asked what is staged and got no further may have found objects live; so may one that was begun earlier
-    and resumed later. A mark that does not read, or whose clock was wrong, counts as one that found everything live
+    and resumed later. A mark that cannot be read, or whose clock was wrong, counts as one that found everything live
     until its last write. So it begins the wait anew once; later marks take no notice of it.
     """
     shelf = Shelf.of(context, context.level)
@@ -94,7 +94,7 @@ def findings_before(context: MarkContext) -> FindingsBefore:
 
 
 def _may_go_on(each: Standing, own: Header) -> bool:
-    """True for a mark of the same repository, of whatever series, and for one whose header does not read."""
+    """True for a mark of the same repository, of whatever series, and for one whose header cannot be read."""
     return each.is_begun if each.header is None else each.header.repository == own.repository
 
 
@@ -147,7 +147,7 @@ class LaterMarks:
 
 
 def later_marks(context: MarkContext) -> LaterMarks:
-    """The marks that read after this one, also those that were begun before it and resumed. A mark that does not read,
+    """The marks that read after this one, also those that were begun before it and resumed. A mark that cannot be read,
     or whose clock was wrong, counts as one that did not finish, and asked lakeFS as long as it was written to."""
     read = began_to_read_at(context.mark)
     later = [each for each in Shelf.of(context, context.level) if _is_other(each, context) and each.asked_until >= read]
@@ -160,7 +160,7 @@ def later_marks(context: MarkContext) -> LaterMarks:
 
 
 def _is_other(each: Standing, context: MarkContext) -> bool:
-    """True for another mark of the same repository, and for one whose header does not read."""
+    """True for another mark of the same repository, and for one whose header cannot be read."""
     if each.header is None:
         return each.is_begun
     return each.header.repository == context.header.repository and each.mark_id != context.header.mark_id

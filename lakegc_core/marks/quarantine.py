@@ -59,7 +59,7 @@ def quarantined(context: RepositoryContext) -> list[str]:
 
 
 def record_of(context: RepositoryContext, mark_id: str) -> Quarantine | None:
-    """The record of a mark's quarantine; None if there is none. MarkError if it does not read."""
+    """The record of a mark's quarantine; None if there is none. MarkError if it cannot be read."""
     key = f"{folder_of(context, mark_id)}/{FOLDER}.json"
     changed = f"{context.workspace.root}/{key} was changed after it was written. Look at what lies there."
     found = read_sealed(connect(context.workspace), key, changed, mark_id=mark_id)
@@ -93,7 +93,7 @@ def end(context: RepositoryContext, mark_id: str, sweep: int, objects: int, size
 
 
 def copying(context: RepositoryContext, mark_id: str, sweep: int) -> Sequence[int] | None:
-    """The attempts of a sweep that copied what they deleted; None: all. A record that does not read tells of none."""
+    """The attempts of a sweep that copied what they deleted; None: all. A record that cannot be read tells of none."""
     try:
         found = record_of(context, mark_id)
     except MarkError:

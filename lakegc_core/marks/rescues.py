@@ -62,13 +62,13 @@ class Rescues:
 
 
 def journal(spark: SparkSession, context: MarkContext) -> Rescues:
-    """The journal of rescues. A part that does not read counts as a rescue of every object, once, and is told."""
+    """The journal of rescues. A part that cannot be read counts as a rescue of every object, once, and is told."""
     folder = folder_of(context)
     listed = DatasetFolder(context.workspace, folder).listed(SCHEMA)
     (rows,) = readable(spark, [listed])
     store, unread = connect(context.workspace), [part for part in listed.parts if part not in rows.parts]
     for part in unread:
-        context.say(f"{folder}/{part.name} does not read: which objects it says were live again is not known")
+        context.say(f"{folder}/{part.name} cannot be read: which objects it says were live again is not known")
     until = max((store.head(f"{folder}/{part.name}").last_modified.timestamp() for part in unread), default=0.0)
     return Rescues(rows, until + APART if unread else 0.0)
 

@@ -1,7 +1,7 @@
 """Retirement: of an old mark one record stays, which says what it found and what was freed; its other artifacts go.
 
 Which marks must stay is decided by `reasons_to_keep`, pure: what a later mark or sweep may still ask is never deleted.
-A mark that does not read (damaged, or of another version) goes by the same rules, as one that did not finish.
+A mark that cannot be read (damaged, or of another version) goes by the same rules, as one that did not finish.
 A mark ceases with its header, after its record is durable; whatever else lies in its folder is deleted then, and by the
 next call if this one broke off. Data, rules, rescues and lakeFS's own lists of what was deleted are not touched here.
 """
@@ -124,7 +124,7 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tup
             return "the newest complete mark of its kind: the next one goes on from it"
         if mark.mark_id == knowing.get(mark.storage_namespace):
             return "the newest mark of which lakeFS knew all heads"
-        # One that does not read may be of any series.
+        # One that cannot be read may be of any series.
         own = [carrying] if carrying and mark.series in (series, ()) else []
         later = [other.read_at for other in (*complete[-1:], *own) if other.read_at]
         if not later or mark.asked_at >= min(later):
@@ -153,7 +153,7 @@ def reasons_to_keep(every: Sequence[OldMark], keep: int, now: float, series: tup
 
 def list_retired(context: RepositoryContext) -> list[Json]:
     """The retired marks, newest id first, each with its findings and the bytes that its sweeps freed. Of one whose
-    record does not read: why."""
+    record cannot be read: why."""
     found = (_retired(context.artifacts(each)) for each in retired_marks(context.workspace, context.home))
     return [each for each in found if each is not None]
 
@@ -230,7 +230,7 @@ def _remove(mark: MarkArtifacts, record: Json | None, held: Lease | None) -> tup
 
 
 def _old_mark(each: Standing, namespace: str) -> OldMark:
-    """The state of a mark that was begun. One whose clock was wrong counts as one that does not read; so does one of
+    """The state of a mark that was begun. One whose clock was wrong counts as one that cannot be read; so does one of
     another namespace, in which a repository of this name lay before it was created anew: nobody can open it."""
     mark, header = each.mark, each.header
     if header is not None and each.fault is None:
@@ -258,8 +258,8 @@ def _old_mark(each: Standing, namespace: str) -> OldMark:
 
 
 def _swept_at(mark: MarkArtifacts) -> float:
-    """When the last sweep of a mark that is over was; 0 if there was none. One whose report does not read can have been
-    over as late as the newest file of the mark is."""
+    """When the last sweep of a mark that is over was; 0 if there was none. One whose report cannot be read can have
+    been over as late as the newest file of the mark is."""
     try:
         reports = [sweep_of(mark, number) for number in sweeps_of(mark.store, mark.folder)]
         return max((report["finished_at"] for report in reports if report), default=0.0)
@@ -268,13 +268,13 @@ def _swept_at(mark: MarkArtifacts) -> float:
 
 
 def _trouble_of_unreadable(mark: MarkArtifacts) -> str:
-    """The same for a mark that does not read. A sweep of it that broke off cannot be gone on with: its journal is
+    """The same for a mark that cannot be read. A sweep of it that broke off cannot be gone on with: its journal is
     counted into the record. What it may have lost is named by the next mark, which lists what is live and missing."""
     return "" if is_open(mark.store, mark.folder) else _trouble(mark, then="its journal is counted then")
 
 
 def _is_to_be_closed(mark: MarkArtifacts) -> bool:
-    """True if a sweep of it broke off, or has a report that does not read: a person is told to close it."""
+    """True if a sweep of it broke off, or has a report that cannot be read: a person is told to close it."""
     try:
         for number in sweeps_of(mark.store, mark.folder):
             sweep_of(mark, number)
@@ -294,7 +294,7 @@ def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
         try:
             lost = "report.json" in names and has_lost(sweep_of(mark, number), since)
         except MarkError:
-            return f"the report of sweep {number} of it does not read: remove that file; {then}"
+            return f"the report of sweep {number} of it cannot be read: remove that file; {then}"
         if lost:
             return (
                 f"sweep {number} of it lost objects, which its journal names: it stays until a restore of the mark, "

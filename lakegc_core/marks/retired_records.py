@@ -73,7 +73,7 @@ def restores_in(mark: MarkArtifacts) -> Json:
 
 
 def add_restores(mark: MarkArtifacts) -> None:
-    """Put the restores of a retired mark into its record: its folder is about to go. A record that does not read stays
+    """Put the restores of a retired mark into its record: its folder is about to go. A record that cannot be read stays
     as it is."""
     record = _or_none(mark.retired)
     if record is not None and (more := restores_in(mark)):

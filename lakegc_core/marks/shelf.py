@@ -43,17 +43,17 @@ class Standing:
 
     @property
     def header(self) -> Header | None:
-        """None if there is none, or if it does not read."""
+        """None if there is none, or if it cannot be read."""
         return _unless_error(self._header)
 
     @property
     def error(self) -> MarkError | None:
-        """The reason why the header does not read."""
+        """The reason why the header cannot be read."""
         return self._header if isinstance(self._header, MarkError) else None
 
     @property
     def is_begun(self) -> bool:
-        """True if there is a header, also one that does not read."""
+        """True if there is a header, also one that cannot be read."""
         return self._header is not None
 
     @property
@@ -63,7 +63,7 @@ class Standing:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if the header reads and there is no last manifest, not even one that does not read."""
+        """True if the header reads and there is no last manifest, not even one that cannot be read."""
         return self.header is not None and self._manifest(Stage.EXPIRED_ADDRESSES) is None
 
     @property
@@ -73,7 +73,7 @@ class Standing:
 
     @property
     def fault(self) -> MarkError | None:
-        """The reason why the mark says nothing of what was live, or when: its header or a manifest does not read, a
+        """The reason why the mark says nothing of what was live, or when: its header or a manifest cannot be read, a
         manifest is missing before one that stands, or its clock was wrong."""
         return self._once("fault", self._fault)
 
@@ -165,7 +165,7 @@ def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level)
 
 
 def unreadable_until(mark: MarkArtifacts) -> float:
-    """When a mark that does not read (damaged, or of another version) can have asked lakeFS last, unix seconds: the
+    """When a mark that cannot be read (damaged, or of another version) can have asked lakeFS last, unix seconds: the
     newest time of its files by the store's clock, and APART more. Endless if it has no files."""
     times = [pc.max(batch.column("last_modified")).as_py() for batch in mark.store.list(f"{mark.folder}/")]
     return max((time.timestamp() for time in times if time is not None), default=math.inf) + APART

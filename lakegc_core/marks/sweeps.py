@@ -25,7 +25,7 @@ from lakegc_core.store.base import Store, StoreConfig, connect
 from lakegc_core.tables.parts import list_parts, read_part
 
 STOPPED = "stopped.json"
-"""The file of a sweep that a ring stopped: `gone` has the paths that do not read any more, with their addresses."""
+"""The file of a sweep that a ring stopped: `gone` has the paths that cannot be read any more, with their addresses."""
 
 ACCEPTED = "accepted.json"
 """The file of a sweep that a ring stopped, once somebody has accepted that for sweeps of other marks: `because`, and
@@ -58,14 +58,14 @@ def is_drill(told: Mapping[str, Any]) -> bool:
 
 
 def without_drills(store: Store, mark_folder: str) -> list[int]:
-    """The numbers of the sweeps of a mark that are no part of a drill, by their plans. One whose plan does not read
+    """The numbers of the sweeps of a mark that are no part of a drill, by their plans. One whose plan cannot be read
     counts as a sweep."""
     return [each for each in sweeps_of(store, mark_folder) if not is_drill(plan_of(store, mark_folder, each))]
 
 
 def sweep_of_drill(store: Store, mark_folder: str, name: str) -> int | None:
     """The number of the sweep of a drill, whose name begins with DRILL; None if no plan of it was sealed. MarkError if
-    a plan that may be its does not read."""
+    a plan that may be its cannot be read."""
     unread = ""
     for number in sweeps_of(store, mark_folder):
         key = f"{mark_folder}/sweeps/{number}/plan.json"
@@ -82,7 +82,7 @@ def sweep_of_drill(store: Store, mark_folder: str, name: str) -> int | None:
 
 
 def plan_of(store: Store, mark_folder: str, number: int) -> Json:
-    """The plan of a sweep as it stands; nothing of one that is not there or does not read."""
+    """The plan of a sweep as it stands; nothing of one that is not there or cannot be read."""
     key = f"{mark_folder}/sweeps/{number}/plan.json"
     with suppress(ObjectNotFoundError, MarkError):
         return decode(store.read(key), key)
@@ -151,7 +151,7 @@ def gone_in_rings(
     store: Store, mark_folder: str, since: float = 0.0, *, unless_accepted: bool = False
 ) -> dict[str, str]:
     """The paths that rings of a mark's sweeps found gone after a moment (unix seconds), with their addresses. A record
-    that does not read is named in their place. `unless_accepted`: without those that somebody accepted for other
+    that cannot be read is named in their place. `unless_accepted`: without those that somebody accepted for other
     marks."""
     found: dict[str, str] = {}
     for number in sweeps_of(store, mark_folder):
@@ -165,7 +165,7 @@ def gone_in_rings(
         gone, at = record.get("gone"), record.get("at")
         if not (isinstance(gone, dict) and gone and isinstance(at, int | float)):
             key = f"{folder}/{STOPPED}"
-            gone, at = {key: "does not read"}, store.head(key).last_modified.timestamp()
+            gone, at = {key: "cannot be read"}, store.head(key).last_modified.timestamp()
         found |= gone if at > since else {}
     return found
 
@@ -199,7 +199,7 @@ def accept(context: MarkContext, guard: str, because: str) -> None:
 
 
 def is_accepted(mark: MarkArtifacts, guard: str) -> bool:
-    """True if a person accepted a guard for a mark. A record that does not read, or that is one of another guard or of
+    """True if a person accepted a guard for a mark. A record that cannot be read, or that is one of another guard or of
     other findings, accepts nothing."""
     key = f"{mark.folder}/{OF_MARK.format(guard)}"
     try:
@@ -210,7 +210,7 @@ def is_accepted(mark: MarkArtifacts, guard: str) -> bool:
 
 
 def _is_accepted(store: Store, folder: str) -> bool:
-    """True if somebody accepted the last stop of the sweep in a folder. A record that does not read accepts nothing."""
+    """True if somebody accepted the last stop of the sweep in a folder. An unreadable record accepts nothing."""
     try:
         accepted = _sealed(store, f"{folder}/{ACCEPTED}")
     except MarkError:

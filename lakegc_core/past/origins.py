@@ -38,7 +38,7 @@ from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folde
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
 from lakegc_core.references.commits.known_walk import Place
 from lakegc_core.references.commits.retained import walk_until_known
-from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, reading
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, range_reader
 from lakegc_core.spark.tasks import Mapped, many, run_on_rows, run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, KIND, columns_of, gather, partitions_for, rows_in, rows_of_feeds, with_hash
@@ -89,7 +89,7 @@ def find_origins(spark: SparkSession, context: MarkContext, own: Layer, garbage:
         return _found(_Search.after(spark, context, _marks_before(context)), own, garbage, kept)
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(
-            f"{Stage.EXPIRED_ADDRESSES}: what an earlier mark found of the past of objects does not read ({error})"
+            f"{Stage.EXPIRED_ADDRESSES}: what an earlier mark found of the past of objects cannot be read ({error})"
         )
         return _found(_Search.after(spark, context, ()), own, garbage, kept)
 
@@ -121,7 +121,7 @@ def last_paths(spark: SparkSession, context: MarkContext, addresses: Sequence[st
     try:
         return _last_paths(spark, known_origins(context), pa.array(addresses, pa.string()))
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
-        context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects does not read ({error})")
+        context.say(f"{Stage.SWEPT_REPORT}: what the mark found of the past of objects cannot be read ({error})")
         return []
 
 
@@ -273,7 +273,7 @@ class _Search:
 
     @property
     def _old(self) -> OldRanges:
-        return OldRanges(reading(self.context))
+        return OldRanges(range_reader(self.context))
 
 
 def _kept(rows: pa.RecordBatch) -> Mapping[str, Any]:

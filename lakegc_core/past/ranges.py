@@ -34,7 +34,7 @@ ORIGINS_SCHEMA = pa.schema(
 LOOKED_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 MOST_ENTRIES = 5_000_000
 """Entries that are read for paths at a time, unless the operator says otherwise."""
-_TOGETHER = 64  # files; where one of them does not read, the others are read one by one
+_TOGETHER = 64  # files; where one of them cannot be read, the others are read one by one
 
 
 @dataclass(frozen=True)

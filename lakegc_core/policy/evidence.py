@@ -56,12 +56,12 @@ class Evidence:
     previous: Previous | None = None
     """The mark that this one is compared with; None on the first mark."""
     unreadable: Mapping[str, int] | None = None
-    """Paths of the sample that did not read, with their status; None while none were asked for."""
+    """Paths of the sample that could not be read, with their status; None while none were asked for."""
     sampled: int = 0
     known_gone: Mapping[str, str] = field(default_factory=dict)
     """Paths of heads that were left out of the sample: the mark knows that their objects are gone, and why."""
     gone_in_rings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By mark of the repository: paths that read before a ring of a sweep and not after it, with their addresses."""
+    """By mark: paths that could be read before a ring of its sweep and not after it, with their addresses."""
     in_quarantine: tuple[str, ...] = ()
     """The marks whose quarantine has copies of live objects that are gone."""
     backup_required: bool = False

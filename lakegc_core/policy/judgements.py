@@ -226,8 +226,8 @@ def reads(evidence: Evidence) -> Finding:
         )
     if 2 * len(odd) > evidence.sampled:
         return False, (
-            f"{len(odd)} of {evidence.sampled} paths on branch heads do not read: {_some(odd)}. Whether data is whole "
-            f"cannot be told. Let lakeFS read its store, and this key read objects; then sweep again.{left_out}"
+            f"{len(odd)} of {evidence.sampled} paths on branch heads cannot be read: {_some(odd)}. Whether data is "
+            f"whole cannot be told. Let lakeFS read its store, and this key read objects; then sweep again.{left_out}"
         )
     read = f"{evidence.sampled - len(odd)} random paths on branch heads read"
     told = f"; of {len(odd)} that cannot be told: {_some(odd)}" if odd else ""
@@ -236,7 +236,7 @@ def reads(evidence: Evidence) -> Finding:
 
 def rings(evidence: Evidence) -> Finding:
     if not evidence.gone_in_rings:
-        return True, "No ring of a sweep took a path that had read before."
+        return True, "No ring of a sweep took a path that could be read before."
     mark_id, gone = next(iter(evidence.gone_in_rings.items()))
     named = ", ".join(f"{path} ({address})" for path, address in list(gone.items())[:_NAMED])
     return False, (

@@ -28,14 +28,14 @@ from lakegc_core.marks.neighbours import (
     not_ignored,
     sight,
     sightings,
-    unread,
     what_is_known,
+    why_unread,
 )
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, Namespace
-from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_reading, reading_keys
+from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, by_range_and_mark, range_and_mark_keys
 from lakegc_core.spark.tasks import many, run_tasks
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEYS_SCHEMA = pa.schema([pa.field("address", pa.string(), nullable=False)])  # relative to this namespace
-_MARKS = 3  # at most so many marks of a neighbour are tried
+_MARKS = 3  # that are tried of a neighbour, at most
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
         wanted = [each for each in left.values() if may_refer(context.namespace, each.refers)]
         found, problems = _read(spark, context, out, [(neighbours[each.name], each) for each in wanted])
         keys += found
-        # What could be read of a mark counts all the same: keeping more is safe.
+        # What could be read of a mark counts all the same: keeping more is safe. Next comes the mark before it.
         left = {name: sight(neighbours[name], now, seen[name].marked_at) for name in problems}
         seen |= {
             name: replace(left[name], problem=problem, unread=not left[name].mark_id)
@@ -81,22 +81,23 @@ def read_references(spark: SparkSession, context: MarkContext, out: DatasetFolde
         }
         if not left:
             break
+    # Of these, all marks that were tried have problems.
     seen |= {name: replace(seen[name], unread=True) for name in left}
     facts = what_is_known(list(seen.values()), context.settings.neighbours, now, keys.rows)
     if broken := [each for each in not_ignored(seen.values(), context.settings.neighbours) if each.problem]:
         context.say(f"{NEIGHBOURS}: {len(broken):,} are not known, such as {broken[0].name}: {broken[0].problem}")
     read = (each for each in seen.values() if not each.unread)
     known = sorted(each.name for each in read if may_refer(context.namespace, each.refers))
-    lost = frozenset(each.name for each in seen.values() if each.problem or not each.mark_id)
-    return NeighbourReferences(keys, replace(facts, known=tuple(known)), lost)
+    unread = frozenset(each.name for each in seen.values() if each.problem or not each.mark_id)
+    return NeighbourReferences(keys, replace(facts, known=tuple(known)), unread)
 
 
 def with_remembered(
     spark: SparkSession, context: MarkContext, found: NeighbourReferences, out: DatasetFolder
 ) -> NeighbourReferences:
-    """The same, and what the mark before knew, while a neighbour that was known to refer here has no mark that reads:
-    its marks may lie elsewhere by now, and nobody can tell which keys were its own. Neighbours that lakegc.yaml says to
-    ignore do not count."""
+    """`found`, and all keys that the mark before had, if a neighbour that referred here has no mark now, or its newest
+    cannot be read: its marks may have moved. All keys, because nobody can tell which were its own. Neighbours that
+    lakegc.yaml ignores do not matter."""
     before = previous_mark(context) if found.unread else None
     if before is None:
         return found
@@ -113,9 +114,9 @@ def with_remembered(
         keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
     except (CorruptFileError, ObjectNotFoundError) as error:
         raise type(error)(
-            f"{error} It says what {', '.join(lost)} referred to here, of which no mark reads now. Mark them so that "
-            f"lakegc reads it, or name those that import nothing from here in lakegc.yaml: neighbours: "
-            f"{{ignore: [{', '.join(lost)}]}}."
+            f"{error} It lists what these repositories referred to here: {', '.join(lost)}. None of them has a "
+            "readable mark now. Mark each of them again: lakegc mark NAME. Only if you know that one imports nothing "
+            "from here, name it in lakegc.yaml: neighbours: {ignore: [NAME]}."
         ) from None
     return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 
@@ -124,13 +125,13 @@ def with_remembered(
 class _Piece:
     """A part of a neighbour's dataset ELSEWHERE.
 
-    `counted`: keys of the ranges that count; None if all rows count. `newest`: the id of the neighbour's mark that is
+    `retained`: keys of the retained ranges; None if all rows count. `newest`: the id of the neighbour's mark that is
     read, which may rest on others.
     """
 
     name: str
     source: Source
-    counted: Wanted | None
+    retained: Wanted | None
     newest: str
 
 
@@ -144,7 +145,7 @@ def _read(
         try:
             pieces += _pieces(context.namespace, neighbour, layers_of(neighbour.artifacts(sighting.mark_id)))
         except LakegcError as error:
-            problems[neighbour.name] = unread(error)
+            problems[neighbour.name] = why_unread(error)
     if not pieces:
         return Dataset(KEYS_SCHEMA), problems
     slices = min(len(pieces), 2 * max(2, spark_width(spark)))
@@ -157,10 +158,10 @@ def _read(
 def _pieces(namespace: Namespace, neighbour: Neighbour, layers: Sequence[Layer]) -> Iterator[_Piece]:
     newest = layers[0]
     ranges = newest.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
-    counted = ranges.keys("range_id", "read_in", by=by_reading)
+    retained = ranges.keys("range_id", "read_in", by=by_range_and_mark)
     noted = of_all(layers, Stage.COMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
     always = newest.dataset(Stage.UNCOMMITTED_ADDRESSES, ELSEWHERE_SCHEMA, ELSEWHERE)
-    for wanted, dataset in ((counted, noted), (None, always)):
+    for wanted, dataset in ((retained, noted), (None, always)):
         for source in dataset.sources:
             if may_refer(namespace, authorities([source.part])):
                 yield _Piece(neighbour.name, source, wanted, newest.mark_id)
@@ -180,7 +181,7 @@ class _NeighbourReader:
             try:
                 found = list(self._keys(piece))
             except LakegcError as error:
-                yield {"neighbour": piece.name, "problem": unread(error)}
+                yield {"neighbour": piece.name, "problem": why_unread(error)}
                 continue
             for keys in found:
                 writer.write(keys)
@@ -190,11 +191,11 @@ class _NeighbourReader:
         source = piece.source
         for rows in read_part(source.config, source.folder, source.part, ["range_id", "address"]):
             here = rows.filter(self.namespace.may_hold(rows["address"]))
-            if here.num_rows and piece.counted is not None:
+            if here.num_rows and piece.retained is not None:
                 counts = np.zeros(here.num_rows, bool)
                 marks = pa.repeat(source.layer, here.num_rows)
-                counts[filter_of(piece.counted).rows(reading_keys(here["range_id"], marks))] = True
-                # Entries that holds by path keep have no range: each mark notes them anew, so only the newest counts.
+                counts[filter_of(piece.retained).rows(range_and_mark_keys(here["range_id"], marks))] = True
+                # Entries that path holds keep have no range. Each mark notes them anew: only the newest mark's count.
                 if source.layer == piece.newest:
                     counts |= pc.equal(here["range_id"], "").to_numpy(zero_copy_only=False)
                 here = here.filter(pa.array(counts))

@@ -129,7 +129,7 @@ def _files(context: MarkContext, locations: Sequence[str]) -> list[str]:
     if len(keys) < len(locations):
         raise IncompleteError(
             f"lakeFS wrote staged addresses for {len(locations)} pages to {folder}, but only {len(keys)} files are "
-            "there. Staged data would look like garbage. Run the mark again; if it stays so, check that this "
+            "there. Staged data would look like garbage. Run this again; if it stays so, check that this "
             "process reads the store that lakeFS writes to."
         )
     return sorted(keys)
@@ -141,7 +141,7 @@ def _no_files(context: MarkContext, run_id: str) -> list[str]:
     if any(batch.num_rows for batch in connect(context.outputs).list(folder)):
         raise IncompleteError(
             f"lakeFS says that nothing is staged, and yet wrote to {folder} in the same run. Staged data would look "
-            "like garbage. Run the mark again; if it stays so, look into the server's log."
+            "like garbage. Run this again; if it stays so, look into the server's log."
         )
     return []
 
@@ -169,7 +169,7 @@ def read_dump_file(data: bytes, key: str) -> Iterator[pa.RecordBatch]:
         if rows != file.metadata.num_rows:
             raise CorruptFileError(f"{key} holds {rows} rows where its footer says {file.metadata.num_rows}.")
     except (pa.ArrowException, OSError, EOFError) as error:
-        raise CorruptFileError(f"{key} does not read as parquet ({error}). Run the mark again.") from None
+        raise CorruptFileError(f"{key} cannot be read as parquet ({error}). Run this again.") from None
 
 
 def _list_branches(context: MarkContext, folder: str) -> tuple[list[Part], list[Part]]:

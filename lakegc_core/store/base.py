@@ -113,7 +113,7 @@ class Deletes:
     batch: int = 1000
     calls: int = 8
     requests: int = 8
-    named: int = 0  # for how many keys a request can name ETags
+    etags_a_request: int = 0  # for how many keys a request can name ETags
 
 
 def holds_secret(endpoint: str) -> bool:

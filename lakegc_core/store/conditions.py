@@ -70,7 +70,7 @@ def delete_fault(store: Store, deletes: BatchDeletes) -> str | None:
     one that names what it is must remove it. The ETags are those of listings, as in plans.
     """
     for name, together in (("of many objects", True), ("of one object", False)):
-        if together and deletes.best.named < 2:
+        if together and deletes.best.etags_a_request < 2:
             continue
         key = f"{DELETE_PROBES}{'together' if together else 'alone'}"
         try:

@@ -204,7 +204,7 @@ class BatchDeletes:
             if not self.can_be_named(key):
                 outcomes[key] = FAILED + "InvalidKey"
             else:
-                by_itself = self.goes_alone(key) or (key in etags and self.best.named < 2)
+                by_itself = self.goes_alone(key) or (key in etags and self.best.etags_a_request < 2)
                 (alone if by_itself else together).append(key)
         outcomes |= delete_singly(alone, single, attempts=self.attempts, gate=gate, singles=self.singles)
         for start in range(0, len(together), self.best.batch):

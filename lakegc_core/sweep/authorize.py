@@ -30,7 +30,7 @@ from lakegc_core.sweep.what_counts import effective_level
 
 _FIRST = 100  # missing objects of which copies are looked for
 _OF_MARK = ("live-in-listing", "shrink")  # guards that compare a mark with the mark before
-_FOR_LATER = (*_OF_MARK, "blast-radius")  # guards for which a word counts for later marks, too
+_FOR_LATER = (*_OF_MARK, "blast-radius")  # guards whose acceptance counts for later marks, too
 
 
 def judge(
@@ -40,15 +40,15 @@ def judge(
     skew: float | None = None,
     neighbours: NeighbourFacts | None = None,
     *,
-    drill: Amount | None = None,
+    at_most: Amount | None = None,
 ) -> list[Verdict]:
     """The guards over a complete mark, evaluated now, at the stricter of its level and the policy's.
 
     `sample`: of paths that were read; None if none were. `skew`: seconds by which the store's clock is ahead now; None
     if it was not asked. `neighbours`: what is known of other repositories now; None if nobody asked.
-    `drill`: the most that one takes; None if this is for none. For a drill no other one is asked for.
+    `at_most`: the most that this drill takes; None if this is no drill. A drill asks for no earlier drill.
     """
-    within = None if drill else context.policy.drill_within
+    within = None if at_most else context.policy.drill_within
     drilled = last_drill(context) if within else None
     expired = context.mark.facts(ExpiredFacts)
     evidence = Evidence(
@@ -62,20 +62,20 @@ def judge(
         known_gone=sample.known_gone if sample else {},
         skew_now=skew,
         gone_in_rings=stopped_by_rings(context),
-        in_quarantine=_holding(context) if expired.missing or expired.swept_before else (),
+        in_quarantine=_marks_with_copies(context) if expired.missing or expired.swept_before else (),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
         backup_required=context.policy.backup,
         backup=backup_facts(context) if context.policy.backup or (drilled and drilled.by_backup) else None,
         drill_within=None if within is None else within.total_seconds(),
         drill=drilled,
-        at_most=drill,
+        at_most=at_most,
         blast_radius=context.policy.blast_radius,
     )
     return guards.evaluate(evidence, accepted)
 
 
-def _holding(context: MarkContext) -> tuple[str, ...]:
+def _marks_with_copies(context: MarkContext) -> tuple[str, ...]:
     """Ids of marks whose quarantine has copies of missing objects: few marks that together have them all, the one with
     most first. Only the first _FIRST objects are looked up. Marks whose quarantine does not answer come last."""
     having = quarantined(context)
@@ -142,8 +142,8 @@ def ready_at(context: MarkContext) -> float:
 
 def first_young_at(context: MarkContext) -> tuple[float, float] | None:
     """When the first object that this mark found too young is old enough for a mark to find it, and when a sweep of
-    such a mark can delete it at the earliest, unix seconds, up to the minute. None if this mark found garbage, or
-    nothing too young."""
+    such a mark can delete it at the earliest, unix seconds, rounded up to the minute. None if this mark found garbage,
+    or nothing too young."""
     young_until = context.mark.facts(ExpiredFacts).young_until
     if young_until is None:
         return None

@@ -31,7 +31,7 @@ from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA, PLAN_SCHEMA
 from lakegc_core.sweep.failures import left_over
 from lakegc_core.sweep.keeping import kept, promised
 from lakegc_core.sweep.look import Look, Reads, take_look
-from lakegc_core.sweep.lost import AFTER, absent, settled, spread, still_there
+from lakegc_core.sweep.lost import PREVIOUS_AT, absent, settled, spread, still_there
 from lakegc_core.sweep.other_tools import OtherMark
 from lakegc_core.sweep.planning import Plan, Planner
 from lakegc_core.sweep.rates import estimate
@@ -71,10 +71,20 @@ class SweepCall:
         self.spinning = Spinning(self.context)
         self.record = SweepRecord(self.spark, self.context, dry_run=self.dry_run, lenient=self.closing)
         self.reads = Reads.below(self.context, f"{self.record.folder}/read")
-        resumed, budget, paths = self.record.is_begun, self.budget, self.sample.paths
-        accepted, at = self.accepted, self.judged_at
-        self.planner = Planner(self.spark, self.context, self.record, self.reads, accepted, at, resumed, budget, paths)
-        self.waves = Waves(self.spark, self.context, self.record, self.lease, self.spinning, resumed, budget)
+        self.planner = Planner(
+            self.spark,
+            self.context,
+            self.record,
+            self.reads,
+            accepted=self.accepted,
+            judged_at=self.judged_at,
+            resumed=self.record.is_begun,
+            budget=self.budget,
+            paths=self.sample.paths,
+        )
+        self.waves = Waves(
+            self.spark, self.context, self.record, self.lease, self.spinning, self.record.is_begun, self.budget
+        )
         self.not_asked: Mapping[str, int] = {}  # objects and bytes: see `SweepResult.waiting`
         self.canaries: Mapping[str, int] = {}  # see `SweepResult.canaries`
 
@@ -85,7 +95,7 @@ class SweepCall:
             self._check_same_list()
             self._remember_accepted()
             self._tell_lakefs()
-            self._leave_restored()
+            self._record_restored()
             candidates = self._left()
         else:
             candidates = self.record.unfinished(self._expired.mapped(self.spark))
@@ -121,7 +131,7 @@ class SweepCall:
                 return self._conclude(self._look_again(attempt + 1))
             if self.waves.is_over:
                 self._leave_the_rest(attempt)
-                look = self._look_if_possible if self.waves.gone else self._look_again
+                look = self._look_if_possible if self.waves.taken else self._look_again
                 return self._conclude(look(attempt + 1))
             candidates, before = self._left(), to_sweep
             to_sweep = count_of(candidates.as_frame())
@@ -147,8 +157,8 @@ class SweepCall:
         found = estimate(self.context, rows, result.seconds, self.budget.until)
         return replace(result, estimate=found, over_budget=totals.over_budget)
 
-    def _leave_restored(self) -> None:
-        """Record objects of the plan as `rescued` that a restore brought back after the sweep broke off."""
+    def _record_restored(self) -> None:
+        """Record as `rescued` those objects of the plan that a restore brought back after the sweep broke off."""
         back = self.record.brought_back
         if back is not None:
             rows = spread(self.record.left().join(many(back), "address", "left_semi"))
@@ -157,7 +167,7 @@ class SweepCall:
     def _leave_the_rest(self, attempt: int) -> None:
         """Put on record that the other objects of the plan are not deleted now: the budget is spent, or a ring
         stopped the sweep."""
-        outcome, is_unsure = Outcome.LEFT if self.waves.gone else Outcome.OVER_BUDGET, self.waves.is_unsure
+        outcome, is_unsure = Outcome.LEFT if self.waves.taken else Outcome.OVER_BUDGET, self.waves.is_unsure
         for told in left_over(self.spark, self.context, self.record, attempt, outcome, is_unsure=is_unsure):
             self._journal(told, attempt)
 
@@ -210,13 +220,13 @@ class SweepCall:
         )
 
     def _journal(self, told: DataFrame, attempt: int) -> None:
-        """Put outcomes of objects (address, size, outcome; at, if not now) on record. Column AFTER is the time of
-        the previous event. The new one is dated later, because tasks date a delete as late as it can have been."""
+        """Put outcomes of objects (address, size, outcome; at, if not now) on record. What has PREVIOUS_AT is dated
+        later than that, because tasks date a delete as late as it can have been."""
         from pyspark.sql import functions as F
 
         at = F.col("at") if "at" in told.columns else moment(clock.now().timestamp())
-        if AFTER in told.columns:
-            at = F.greatest(at, F.col(AFTER) + F.expr("INTERVAL 1 MICROSECOND"))
+        if PREVIOUS_AT in told.columns:
+            at = F.greatest(at, F.col(PREVIOUS_AT) + F.expr("INTERVAL 1 MICROSECOND"))
         rows = told.withColumn("attempt", F.lit(attempt)).withColumn("at", at).select(*OUTCOMES_SCHEMA.names)
         self._check_alone()
         self.record.journal.put("", rows, OUTCOMES_SCHEMA)
@@ -236,9 +246,8 @@ class SweepCall:
             return None
 
     def _look_again(self, attempt: int) -> Look:
-        """Look once more: at staged entries, rules, branches, tags and all that they retain. Expired
-        objects that are live now wait anew. Objects of the plan that are live, and gone from the store, are recorded as
-        lost."""
+        """Look once more: at staged entries, rules, branches, tags and all that they retain. Expired objects that are
+        live now wait anew. Objects of the plan that are live, and gone from the store, are recorded as lost."""
         look = take_look(self.spark, self.context, self.record.attempt(attempt).below("look").path, self.reads)
         self._record_lost(look, attempt)
         look.remember(self.spark, self.context, self._expired, lenient=self.waves.resumed or self.closing)
@@ -289,7 +298,7 @@ class SweepCall:
     def _gone_by(self, totals: Totals) -> dict[str, Any]:
         """Divide the objects that were `already_gone` into those that sweeps deleted and those that others did."""
         by_nobody = totals.outcomes.get(Outcome.ALREADY_GONE, 0) - totals.gone_by_sweeps
-        is_known = not by_nobody or not self.record.others.are_open()
+        is_known = not by_nobody or not self.record.other_marks.are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": by_nobody if is_known else None}
 
     def _record_lost(self, look: Look, attempt: int) -> None:

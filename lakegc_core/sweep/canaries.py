@@ -139,7 +139,7 @@ class Canaries:
 
     def _is_beyond(self, canary: Canary, look: Look) -> bool:
         """True if the look need not have found it: its commit came to be retained, and the mark may have read those
-        ranges; or the mark of its neighbour does not read, which is told elsewhere."""
+        ranges; or the mark of its neighbour cannot be read, which is told elsewhere."""
         if canary.kind == HELD_PATH:
             return canary.ref in look.commits.values("commit_id")
         return canary.kind == NEIGHBOUR and canary.repository in look.neighbours_unread

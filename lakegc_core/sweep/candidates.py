@@ -31,7 +31,7 @@ def sides_of(candidates: Mapped, canaries: Mapped) -> list[Mapped]:
     return [both(candidates, canaries)] if as_one else [candidates, canaries]
 
 
-def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def as_judged(batches: Iterator[pa.RecordBatch], *, is_canary: bool) -> Iterator[pa.RecordBatch]:
     """Candidates as rows of JUDGED: what has no `outcome` yet is planned."""
     for rows in batches:
         told = rows["outcome"] if "outcome" in rows.schema.names else pa.nulls(rows.num_rows, pa.string())
@@ -40,7 +40,7 @@ def planned(is_canary: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of JUDGED with their outcomes after a look, by what it found (columns live and held). `ready`: unix
+    """Rows of JUDGED with their outcomes after a look, by what it found (columns `referred` and `held`). `ready`: unix
     seconds; what came to be unreferenced after that has not waited long enough, and stays."""
     for rows in batches:
         before = rows["outcome"]
@@ -48,8 +48,8 @@ def looked_at(ready: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
         told = pc.case_when(
             pa.StructArray.from_arrays(
                 # It was gone before this sweep. If something refers to it, the next mark names it as missing.
-                [pc.equal(before, str(Outcome.ALREADY_GONE)), rows["live"], rows["held"], late],
-                ["gone", "live", "held", "late"],
+                [pc.equal(before, str(Outcome.ALREADY_GONE)), rows["referred"], rows["held"], late],
+                ["gone", "referred", "held", "late"],
             ),
             before,
             *map(str, (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED)),

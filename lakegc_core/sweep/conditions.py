@@ -62,8 +62,8 @@ def conditions_of(context: RepositoryContext) -> Conditions:
     store = connect(context.data)
     if mode == "never":
         return Conditions()
-    if mode == "auto" and store.deletes.named < 2:
-        return Conditions(why=_ONE_BY_ONE if store.deletes.named else "")
+    if mode == "auto" and store.deletes.etags_a_request < 2:
+        return Conditions(why=_ONE_BY_ONE if store.deletes.etags_a_request else "")
     fault = store.delete_fault()
     if fault is None:
         return Conditions(named=True, strict=mode == "always")

@@ -216,7 +216,8 @@ class Deletion:
         fit = pc.and_not(fit, pc.is_in(batch["address"], pa.array(self.canaries, pa.string())))
         if not pc.all(fit, skip_nulls=False, min_count=0).as_py():
             raise MarkError(
-                "The plan names an object that is not lakeFS's, too young or in use. It was altered: make a new mark."
+                "The plan names an object that is not lakeFS's, too young or in use. The plan was altered: make a new "
+                "mark."
             )
 
     def _ask(self, batch: pa.RecordBatch, pace: Pace, requests: Requests, problems: list[str]) -> list[str]:

@@ -55,7 +55,7 @@ _TRANSIENT = [NO_ANSWER, *sorted(FAILED + code for code in THROTTLED_CODES | REP
 
 def failed_before(spark: SparkSession, context: MarkContext) -> DataFrame | None:
     """The objects that sweeps of the marks that stand failed to delete within a week, also of this sweep: columns
-    address, FAILURE and FAILED_AT. None if there are none. Parts of journals that do not read are passed over."""
+    address, FAILURE and FAILED_AT. None if there are none. Parts of journals that cannot be read are passed over."""
     from pyspark.sql import functions as F
 
     since = clock.now().timestamp() - _COUNTS_FOR.total_seconds()

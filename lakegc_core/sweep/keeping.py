@@ -121,7 +121,7 @@ def keeping_of(context: MarkContext, sweep: int, attempt: int) -> Keeping | None
 def kept(context: MarkContext, sweep: int, totals: Totals, since: float | None) -> dict[str, Any]:
     """The fields of a result that say for how long the deletes of a sweep can be taken back. `since`: before the first
     of them, unix seconds; None: not known. Puts on record what lies in quarantine: the sweep is about to be over. A
-    record that does not read keeps the copies: `until` is left out."""
+    record that cannot be read keeps the copies: `until` is left out."""
     deleted = totals.outcomes.get(Outcome.DELETED, 0) + totals.outcomes.get(Outcome.LOST, 0)
     copied: dict[str, int] = {"objects": 0, "bytes": 0} | dict(totals.copied)
     try:

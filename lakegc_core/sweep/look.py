@@ -34,7 +34,7 @@ from lakegc_core.references.commits.commit_walk import (
 )
 from lakegc_core.references.commits.known_walk import Place, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
-from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_heads
+from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_branches
 from lakegc_core.references.of_neighbours import read_references
 from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.ranges.lost_ranges import ignored_in
@@ -137,7 +137,7 @@ class Look:
 
     def remember(self, spark: SparkSession, context: MarkContext, objects: Dataset, *, lenient: bool) -> None:
         """Put those of the objects (column address) into the journal of rescues that this look found live. `lenient`:
-        parts of the objects that do not read are passed over."""
+        parts of the objects that cannot be read are passed over."""
         live = self.live()
         if live.rows:
             if lenient:
@@ -161,7 +161,7 @@ class Look:
         )
 
     def heads_moved(self, context: MarkContext) -> bool:
-        """True if heads of branches are others now than before the staged dump or after it."""
+        """True if the heads of branches differ from those before the staged dump, or from those after it."""
         now = heads_digest(context.client.branches(context.header.repository))
         return any(seen != now for seen in self.heads)
 
@@ -176,9 +176,9 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
     out = DatasetFolder(context.workspace, folder, LOOK)
     at_commits = out.below("commits")
     _check_same_server(context)
-    heads = write_heads(context, at_commits.at(REFS))
+    heads = write_branches(context, at_commits.at(REFS))
     staged = dump_staged(spark, context, out.at("uncommitted"))
-    commits = find_retained(spark, context, at_commits.path, former=context.mark, heads=heads.parts)
+    commits = find_retained(spark, context, at_commits.path, former=context.mark, seen_heads=heads.parts)
     if commits.facts.former_heads_unknown:
         raise RefusedError(
             f"{commits.facts.former_heads_unknown:,} heads that the mark saw are unknown to lakeFS now: the server "

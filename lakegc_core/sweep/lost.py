@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-AFTER = "after"
-"""Column of objects: the time of the event before the one that is put on record."""
+PREVIOUS_AT = "previous_at"
+"""Column of objects: the time of the previous event. The one that is put on record is dated later."""
 
 
 def absent(rows: DataFrame, config: StoreConfig) -> DataFrame:
@@ -44,7 +44,8 @@ def spread(rows: DataFrame) -> DataFrame:
 
 def still_there(deleted: DataFrame, config: StoreConfig, samples: int, salt: str) -> DataFrame | None:
     """Ask the store for a sample of objects (by the hash of `address`, with a salt) that it said it had deleted. If it
-    shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE and AFTER; else None.
+    shows one of them, ask for all, and return those that it shows, with `outcome` STILL_THERE and PREVIOUS_AT; else
+    None.
 
     `deleted`: rows of a journal; an object may have several. They are brought together by object only where the store
     shows one of the sample: that is a shuffle of all rows.
@@ -54,7 +55,7 @@ def still_there(deleted: DataFrame, config: StoreConfig, samples: int, salt: str
     some = deleted.orderBy(F.xxhash64("address", F.lit(salt))).limit(samples)
     if not count_of(present(some, config).limit(1)):
         return None
-    each = deleted.groupBy("address", "size").agg(F.max("at").alias(AFTER))
+    each = deleted.groupBy("address", "size").agg(F.max("at").alias(PREVIOUS_AT))
     return present(spread(each), config).withColumn("outcome", F.lit(STILL_THERE))
 
 
@@ -124,18 +125,16 @@ def settled(rows: DataFrame, config: StoreConfig, there: Outcome) -> DataFrame:
     return rows.select("address", "size").mapInArrow(ask, "address string, size bigint, outcome string")
 
 
-_IF_GONE = {Outcome.RESCUED: Outcome.LOST, Outcome.HELD: Outcome.LOST}
+_MAY_BE_LOST = pa.array([Outcome.RESCUED, Outcome.HELD], pa.string())
 
 
 def mark_lost(table: pa.Table, config: StoreConfig) -> pa.Table:
     """The rows (columns `address`, `outcome`), in which rescued and held objects that are gone are `lost`."""
-    outcomes = table["outcome"].to_pylist()
-    addresses = [
-        each for each, outcome in zip(table["address"].to_pylist(), outcomes, strict=True) if outcome in _IF_GONE
-    ]
-    gone = iter(_are_absent(config, addresses))
-    told = [_IF_GONE[each] if each in _IF_GONE and next(gone) else each for each in outcomes]
-    found = pa.array([str(each) for each in told], pa.string())
+    outcomes = table["outcome"].combine_chunks()
+    asked = pc.is_in(outcomes, value_set=_MAY_BE_LOST)
+    gone = pa.array(_are_absent(config, table.filter(asked)["address"].to_pylist()), pa.bool_())
+    told = pc.if_else(gone, str(Outcome.LOST), outcomes.filter(asked))
+    found = pc.replace_with_mask(outcomes, asked, told)
     return table.set_column(table.schema.get_field_index("outcome"), "outcome", found)
 
 

@@ -45,7 +45,7 @@ Path = tuple[str, str]
 
 
 class Near(NamedTuple):
-    """A path that read before a ring. `address`: of its object, as lakeFS shows it, a full URI."""
+    """A path that could be read before a ring. `address`: of its object, as lakeFS shows it, a full URI."""
 
     ref: str
     path: str
@@ -58,11 +58,11 @@ _PIECES, _ROWS = 10, 10  # of a ring so many pieces are looked into, and so many
 _MOST_OWN, _MOST_OTHERS = 200, 50
 _FOLDERS, _LISTED, _BESIDE = 5, 50, 10  # folders that are listed, objects of each, and those of them that are read
 _NO_ANSWER, _GONE = 0, 410
-_NO_PATH = 404  # says nothing of a loss: the path or its ref is gone, or the object lies elsewhere
+_PASSED_OVER = 404  # says nothing of a loss: no path or ref, an object elsewhere, another object
 
 
 def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece], canaries: Canaries) -> list[Near]:
-    """Some hundred paths near to a ring's objects that can be read now, and whose objects lie in the namespace. Where
+    """A few hundred paths near to a ring's objects that can be read now, and whose objects lie in the namespace. Where
     objects were last shown, only the mark knows; what refs show is asked of lakeFS. ServerError if it gives no answer,
     IncompleteError if no path can be read and one answers in a way that says nothing of its data: then nothing would
     tell of a loss."""
@@ -79,27 +79,27 @@ def near_paths(spark: SparkSession, context: MarkContext, ring: Sequence[Piece],
     ]
     asked = [each for each in dict.fromkeys(near) if NOT_TEXT not in each[1]]
     told = _told(partial(_seen, context), asked)
-    reads = [each for each, status in told if status in READS]
-    odd = [pair for pair in told if pair[1] not in (*READS, _GONE, _NO_PATH)]
-    if odd and not reads:
+    readable = [each for each, status in told if status in READS]
+    odd = [pair for pair in told if pair[1] not in (*READS, _GONE, _PASSED_OVER)]
+    if odd and not readable:
         (ref, path, _), status = odd[0]
         raise IncompleteError(
             f"No path near to what is to be deleted can be read; {path!r} on {ref} answers {status}. So "
             f"nobody would notice a loss. {_until_it_reads(context)}"
         )
-    return reads
+    return readable
 
 
 def _seen(context: MarkContext, each: Path) -> tuple[Near, int]:
-    """What a ref shows at a path, and lakeFS's status for it; _NO_PATH for what lies elsewhere, as most imports do: no
-    sweep of this repository can take that."""
+    """What a ref shows at a path, and lakeFS's status for it; _PASSED_OVER for what lies elsewhere, as most imports do:
+    no sweep of this repository can take that."""
     ref, path = each
     try:
         shown = context.client.stat(context.header.repository, ref, path)
     except LakeFSError as error:
         return Near(ref, path, ""), error.status
     if shown is None or not _keys(context, shown.physical_address):
-        return Near(ref, path, ""), _NO_PATH
+        return Near(ref, path, ""), _PASSED_OVER
     return Near(ref, path, shown.physical_address), status_at(context, ref, path)
 
 
@@ -114,54 +114,55 @@ def _in_use(context: MarkContext, canaries: Canaries) -> Iterator[Path]:
     return ((each.ref, each.path) for each in canaries.found if each.repository == context.header.repository)
 
 
-def gone(
+def taken(
     context: MarkContext, paths: Sequence[Near], planned: Callable[[Collection[str]], Collection[str]]
 ) -> dict[str, str]:
-    """Read paths again that read before. Returns those whose object the sweep took: ref and path, with the physical
-    address. `planned` tells which of some keys the plan of the sweep has.
+    """Read paths again that could be read before. Returns those whose object the sweep took: ref and path, with the
+    physical address. `planned` tells which of some keys the plan of the sweep has.
 
     A path that shows another object by now is not among them. IncompleteError if the sweep took none, and one is gone
     that it did not plan, or answers in a way that says nothing of its data.
     """
     told = _told(partial(_seen_again, context), paths)
     lost = {each: _keys(context, each.address) for each, status in told if status == _GONE}
-    taken = set(planned(sorted({key for keys in lost.values() for key in keys}))) if lost else set[str]()
-    found = {f"{each.ref}/{each.path}": each.address for each, keys in lost.items() if not taken.isdisjoint(keys)}
+    of_plan = set(planned(sorted({key for keys in lost.values() for key in keys}))) if lost else set[str]()
+    found = {f"{each.ref}/{each.path}": each.address for each, keys in lost.items() if not of_plan.isdisjoint(keys)}
     if found:
         return found
     name = f"{context.header.repository} {context.header.mark_id}"
-    for each in lost:
+    if lost:
+        each = next(iter(lost))
         raise IncompleteError(
-            f"{each.path!r} on {each.ref} read before objects near to it were deleted, and its data ({each.address}) "
-            "is gone now. This sweep did not plan to delete it: something else deletes what is in use, or the store "
-            "takes two names for one. Nothing more is deleted. Find out which; then close the sweep (lakegc sweep "
-            f"{name} --close), and make a new mark."
+            f"{each.path!r} on {each.ref} could be read before objects near to it were deleted, and its data "
+            f"({each.address}) is gone now. This sweep did not plan to delete it: something else deletes what is in "
+            "use, or the store takes two names for one. Nothing more is deleted. Find out which; then close the sweep "
+            f"(lakegc sweep {name} --close), and make a new mark."
         )
     for each, status in told:
-        if status not in (*READS, _NO_PATH):
+        if status not in (*READS, _PASSED_OVER):
             raise IncompleteError(
-                f"{each.path!r} on {each.ref} read before objects near to it were deleted, and now lakeFS answers "
-                f"{status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
+                f"{each.path!r} on {each.ref} could be read before objects near to it were deleted, and now lakeFS "
+                f"answers {status or 'nothing'}, which says nothing of its data. {_until_it_reads(context)}"
             )
     return {}
 
 
 def planned_among(spark: SparkSession, record: SweepRecord, addresses: Collection[str]) -> Collection[str]:
-    """Those of a few addresses that the first plan of a sweep has; all of them where the plan does not read."""
+    """Those of a few addresses that the first plan of a sweep has; all of them where the plan cannot be read."""
     planned = record.planned().frame(spark)
     rows = collected(planned.where(planned["address"].isin(*addresses)).select("address").distinct())
     return addresses if record.unread else {row["address"] for row in rows}
 
 
 def _seen_again(context: MarkContext, each: Near) -> tuple[Near, int]:
-    """A path that read before, and lakeFS's status for it; _NO_PATH if its data is gone, and it shows another object
-    than before: somebody moved the ref meanwhile. _NO_ANSWER if there is none, which must not hide the answer for
-    another path."""
+    """A path that could be read before, and lakeFS's status for it; _PASSED_OVER if its data is gone, and it shows
+    another object than before: somebody moved the ref meanwhile. _NO_ANSWER if there is none, which must not hide the
+    answer for another path."""
     try:
         status = status_at(context, each.ref, each.path)
     except ServerError:
         return each, _NO_ANSWER
-    return each, _NO_PATH if status == _GONE and _shows_another(context, each) else status
+    return each, _PASSED_OVER if status == _GONE and _shows_another(context, each) else status
 
 
 def _shows_another(context: MarkContext, each: Near) -> bool:
@@ -221,7 +222,7 @@ def _some_of(ring: Sequence[Piece]) -> Iterator[tuple[str, int]]:
 
 
 def _refs(context: MarkContext) -> tuple[set[str], list[str]]:
-    """The names of all branches, and a few refs to ask: first those that the mark did not see where they are now."""
+    """The names of all branches, and a few refs to ask: first those that are new or moved since the mark."""
     refs = context.mark.dataset(Stage.RETENTION_COMMITS, REFS_SCHEMA, REFS)
     seen = {(each["name"], each["commit_id"]) for each in refs.dicts("name", "commit_id")}
     branches = list(context.client.branches(context.header.repository))

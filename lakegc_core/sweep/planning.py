@@ -41,13 +41,13 @@ from lakegc_core.sweep.candidates import (
     PLANNED,
     WITH_RANK,
     answered,
+    as_judged,
     by_rank,
     gone,
     live,
     looked_at,
     not_shown,
     of_mark,
-    planned,
     shown_of,
     sides_of,
     stamped,
@@ -72,7 +72,7 @@ _LAST = "last"  # part of a plan with a budget: what earlier sweeps failed to de
 _CANDIDATES, _DECIDED = "candidates", "told"  # datasets of a look
 _BY_OTHER_MARKS = "elsewhere"  # dataset: the objects that sweeps of other marks deleted
 _UNIT = "substring_index(address, '/', 2)"  # a slice, or a shard
-_SHARE = "pmod(hash(address), 16)"  # a unit holds up to 50,000 objects: more than one task's share
+_BUCKET = "pmod(hash(address), 16)"  # of a unit, which holds up to 50,000 objects: too many for one task
 _ROWS_A_PART = 10_000
 _MOST_PARTS = 1_000
 
@@ -123,10 +123,11 @@ class Planner:
         doubtful, judged = self._doubtful(candidates), candidates
         if doubtful is not None:
             judged = beside(candidates, self._gone_by_other_marks(doubtful, here, attempt), "outcome")
-        judged = self._backed_up(judged.then(JUDGED, partial(planned, False)))
+        judged = self._backed_up(judged.then(JUDGED, partial(as_judged, is_canary=False)))
         canaries = choose(self.context, self.paths) if self.context.level.samples else Canaries(self.context)
         smuggled = canaries.smuggled(self.spark)
-        sides = [judged] if smuggled is None else sides_of(judged, smuggled.then(JUDGED, partial(planned, True)))
+        as_canaries = partial(as_judged, is_canary=True)
+        sides = [judged] if smuggled is None else sides_of(judged, smuggled.then(JUDGED, as_canaries))
         not_asked: Amount | None = None
         for number in range(1, LOOKS + 1):
             folder = here.below("look" if number == 1 else f"look-{number}")
@@ -170,7 +171,7 @@ class Planner:
     def _doubtful(self, candidates: Mapped) -> Mapped | None:
         """The candidates of which the mark's listing may say too little: sweeps of other marks deleted them since, or
         restores brought them back. None if there can be none."""
-        deleted = self.record.others.deleted(ever=True)
+        deleted = self.record.other_marks.deleted(ever=True)
         # Where there is a gap, it begins anew for what was brought back.
         back = None if self.context.level.gap else brought_back(self.spark, self.context, candidates)
         found = [each for each in (deleted, back) if each is not None]
@@ -188,14 +189,14 @@ class Planner:
         if not self.resumed:
             return found
         # By the last event of each: what came back after another mark's sweep can have gone by this one.
-        others, lying = self.record.others.deleted(), found.then(found.schema, there)
+        others, lying = self.record.other_marks.deleted(), found.then(found.schema, there)
         return lying if others is None else both(lying, also_in(found.then(found.schema, gone), others))
 
     def _judged(self, sides: Sequence[Mapped], look: Look, out: DatasetFolder) -> tuple[Mapped, Amount | None]:
         """The candidates, with their `outcome` after a look and after asking what branches show; and the amount for
         which lakeFS could not be asked (None: nothing had to be). What is live goes on record as soon as it is known:
         the sweep may be refused, or die, before there is a plan. `sides`: see `sides_of`."""
-        if max(look.referred_to().rows, look.kept_by_holds().rows) > MOST:  # keys that a job would shuffle for each
+        if max(look.referred_to().rows, look.kept_by_holds().rows) > MOST:  # or the job of each side would shuffle them
             sides = [reduce(both, sides)]
         looked = [self._looked_at(each, look, out) for each in sides]
         candidates, told = (reduce(add, (each[name] for each in looked)) for name in (_CANDIDATES, _DECIDED))
@@ -216,7 +217,7 @@ class Planner:
     def _looked_at(self, judged: Mapped, look: Look, out: DatasetFolder) -> Mapping[str, Dataset]:
         """The rows, with their `outcome` after a look: those that are planned, and the others."""
         ready = min(look.began_at, self.judged_at) - self.context.level.gap.total_seconds()
-        rows = flagged(self.spark, judged, "live", look.referred_to())
+        rows = flagged(self.spark, judged, "referred", look.referred_to())
         rows = flagged(self.spark, rows, "held", look.kept_by_holds()).then(JUDGED, partial(looked_at, ready))
         return out.divide(rows, dict.fromkeys((_CANDIDATES, _DECIDED), JUDGED), _split_planned)
 
@@ -261,7 +262,7 @@ class Planner:
         return kept
 
     def _ordered(self, rows: Mapped, partitions: int) -> Mapped:
-        """The rows in partitions, enough of them to keep all tasks busy; by ring, as nearly as hashes tell."""
+        """The rows in partitions, enough of them to keep all tasks busy; each partition is sorted by rank."""
         from pyspark.sql import functions as F
 
         if partitions == 1 and rows.few(_ROWS_A_PART):
@@ -270,7 +271,7 @@ class Planner:
         if self.budget.is_limited:  # the largest objects first
             spread = frame.repartitionByRange(partitions, F.desc("size"), "address")
         else:  # by unit, so that a batch stays within few prefixes of the store
-            spread = frame.repartition(partitions, F.expr(_UNIT), F.expr(_SHARE))
+            spread = frame.repartition(partitions, F.expr(_UNIT), F.expr(_BUCKET))
         return Mapped(spread.sortWithinPartitions("rank", "address"), rows.schema)
 
     def _check_neighbours(self, look: Look) -> None:

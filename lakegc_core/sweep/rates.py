@@ -16,7 +16,7 @@ _ENOUGH = 1_000  # objects; what a sweep of fewer takes tells nothing of how fas
 
 def earlier(context: RepositoryContext) -> Iterator[tuple[int, float]]:
     """The objects that each sweep of a standing mark sent, and the seconds that this took, where its report says it.
-    Drills do not count, nor reports that do not read. Where the next sweep copies into quarantine, only sweeps count
+    Drills do not count, nor reports that cannot be read. Where the next sweep copies into quarantine, only sweeps count
     that did so; elsewhere only those that did not."""
     copies = context.policy.quarantine is not None
     for each in Shelf.of(context):
@@ -28,9 +28,11 @@ def earlier(context: RepositoryContext) -> Iterator[tuple[int, float]]:
                     yield sent["objects"], sent["seconds"]
 
 
-def estimate(context: MarkContext, objects: int, seconds: float, until: float | None = None) -> dict[str, float]:
-    """How long a sweep of so many objects will take. `seconds`: what a dry run took, which looks as often as a sweep
-    does before its first delete. `until`: unix seconds, when its budget ends it.
+def estimate(
+    context: MarkContext, objects: int, dry_run_seconds: float, until: float | None = None
+) -> dict[str, float]:
+    """How long a sweep of so many objects will take. `dry_run_seconds`: what a dry run took, which looks as often as a
+    sweep does before its first delete. `until`: unix seconds, when its budget ends it.
 
     Returns `seconds` in all, `looks` (of these, what does not depend on the number of objects) and the number of
     `sweeps` that they follow from; where these tell a rate, `objects_a_second`; with `until` also `objects_until`, if
@@ -42,7 +44,7 @@ def estimate(context: MarkContext, objects: int, seconds: float, until: float | 
     telling = large or (told if objects < _ENOUGH else [])
     if not telling:
         return {}
-    found = {"looks": 2 * seconds, "sweeps": float(len(telling))}  # one before, and one after
+    found = {"looks": 2 * dry_run_seconds, "sweeps": float(len(telling))}  # one before, and one after
     if large:
         rate = sum(sent for sent, _ in telling) / sum(took for _, took in telling)
         found["objects_a_second"] = min(rate, ceiling) if ceiling else rate
@@ -52,5 +54,5 @@ def estimate(context: MarkContext, objects: int, seconds: float, until: float | 
     found["seconds"] = found["looks"] + deletes
     if until is None or not objects:
         return found
-    share = max(0.0, until - clock.now().timestamp() - seconds) / deletes
+    share = max(0.0, until - clock.now().timestamp() - dry_run_seconds) / deletes
     return found | {"objects_until": int(min(1.0, share) * objects)}

@@ -47,9 +47,9 @@ class SweepRecord:
     def __init__(self, spark: SparkSession, context: MarkContext, *, dry_run: bool, lenient: bool = False) -> None:
         """`lenient`: files that cannot be read are passed over, and named in `unread`."""
         self._spark, self._context, self._lenient = spark, context, lenient
-        self._reads: dict[str, bool] = {}  # by the key of a file that was looked through
+        self._is_readable: dict[str, bool] = {}  # by the key of a file that was looked through
         self._store = connect(context.workspace)
-        self.others = OtherMarks(spark, context)
+        self.other_marks = OtherMarks(spark, context)
         last = max(sweeps_of(self._store, context.mark.folder), default=0)
         number = open_sweep(self._store, context.mark.folder) or last
         names = files_of(self._store, context.mark.folder, number) if number else set()
@@ -148,21 +148,21 @@ class SweepRecord:
     @property
     def unread(self) -> list[str]:
         """The files of this sweep, and of those before it, that were passed over because they cannot be read."""
-        return sorted(key for key, reads in self._reads.items() if not reads)
+        return sorted(key for key, is_readable in self._is_readable.items() if not is_readable)
 
     def _readable(self, rows: Dataset) -> Dataset:
         if not self._lenient:
             return rows
-        new = replace(rows, sources=tuple(source for source in rows.sources if _key(source) not in self._reads))
+        new = replace(rows, sources=tuple(source for source in rows.sources if _key(source) not in self._is_readable))
         (good,) = readable(self._spark, [new])
-        self._reads |= {_key(source): source in good.sources for source in new.sources}
-        return replace(rows, sources=tuple(source for source in rows.sources if self._reads[_key(source)]))
+        self._is_readable |= {_key(source): source in good.sources for source in new.sources}
+        return replace(rows, sources=tuple(source for source in rows.sources if self._is_readable[_key(source)]))
 
     def taken_back(self) -> list[dict[str, Any]]:
         """Objects and bytes, by earlier sweep, that it recorded as deleted and that this sweep found there."""
-        if not self._is_taken_up and not self.others.were_swept:
+        if not self._is_taken_up and not self.other_marks.were_swept:
             return []  # nobody looked for such objects
-        return self.others.taken_back(self.journalled().mapped(self._spark, "address", "outcome"), self.number)
+        return self.other_marks.taken_back(self.journalled().mapped(self._spark, "address", "outcome"), self.number)
 
     @property
     def may_have_deleted(self) -> bool:
@@ -195,7 +195,7 @@ class SweepRecord:
         except MarkError:
             if not self._lenient:
                 raise
-            self._reads[key] = False
+            self._is_readable[key] = False
             return {"folder": folder, "parts": []}
 
     def _instead(self, folder: str) -> str:
@@ -262,7 +262,7 @@ class SweepRecord:
         outcomes, planned, expired = self._beside_others(outcomes), Dataset(PLAN_SCHEMA), Dataset(FINDINGS_SCHEMA)
         if self.is_begun:
             planned = self.planned()
-            if not self._lenient:  # else the mark need not read
+            if not self._lenient:  # else the mark need not be readable
                 expired = self._context.mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)
             if self._is_taken_up:  # `since` is only for waiting times: no reason to end without a report
                 (expired,) = readable(self._spark, [expired])
@@ -279,7 +279,7 @@ class SweepRecord:
         object."""
         from pyspark.sql import functions as F
 
-        by_other_marks = self.others.deleted()
+        by_other_marks = self.other_marks.deleted()
         if by_other_marks is None:
             return outcomes.withColumn("by_other_marks", F.lit(False))
         others = by_other_marks.as_frame().withColumn("by_other_marks", F.lit(True))

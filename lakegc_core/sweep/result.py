@@ -31,7 +31,7 @@ class SweepResult:
     refused_by: Mapping[str, str] = field(default_factory=dict)
     """Of a dry run: the guards that refuse a real sweep until a person accepts them, each with its sentence."""
     unreadable: Mapping[str, int] = field(default_factory=dict)
-    """Sampled paths on branch heads that read before the sweep and do not after it, with their status."""
+    """Sampled paths on branch heads that could be read before the sweep and cannot after it, with their status."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Objects and bytes that stay `unconfirmed` because the requests to lakeFS did not suffice to ask about them, or
     because compaction may hide them."""
@@ -63,7 +63,7 @@ class SweepResult:
     undeletes: bool = True  # False if the store can bring back what it keeps till then, and lakegc cannot
     quarantine: Mapping[str, float] = field(default_factory=dict)
     """`age`: the seconds for which copies of what was deleted stay in quarantine; `until`: up to when, unix seconds,
-    which a dry run lacks, and a sweep whose record of it does not read; `objects` and `bytes` that have a copy, where
+    which a dry run lacks, and a sweep whose record of it cannot be read; `objects` and `bytes` that have a copy, where
     not all have one. Empty if there are none."""
     statement: str | None = None  # digest of the statement that the sweep left; None when nothing was begun
     price: Price | None = None  # of the store, as it was set when this was swept
@@ -98,7 +98,7 @@ class SweepResult:
         if self.failed:
             over = self.over_budget.get("objects", 0)
             rest = "the rest is done. Run the same sweep again to finish"
-            then = f"the budget left {over:,} others" if over else rest
+            then = f"the budget kept {over:,} others back" if over else rest
             when = " in this sweep, or in one within a week before it" if self.budget else ""
             said.append(f"{self.failed:,} objects could not be deleted{when}; {then}. {see(Symptom.DELETES_FAIL)}")
         return " ".join(said)

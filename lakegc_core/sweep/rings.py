@@ -18,6 +18,8 @@ LEAST = 10
 """Objects of the first ring, unless its share is more."""
 SMALL = 1_000
 """A plan of fewer objects goes in one ring."""
+_LEAST_PIECES = 10
+"""Pieces over which a ring is spread at least, if there are so many."""
 _ROWS_A_PIECE = 500
 """Rows that a ring takes of a piece, if there are enough: a request for few keys takes nearly as long as for many."""
 
@@ -63,7 +65,7 @@ def divide(pieces: Sequence[Piece], room: int | None) -> tuple[list[Piece], list
     """Divide what is left of a plan into a ring of `room` objects (None: all), spread over the pieces, and the rest."""
     if room is None or room >= rows_left(pieces):
         return list(pieces), []
-    step = max(1, len(pieces) // max(LEAST, room // _ROWS_A_PIECE))
+    step = max(1, len(pieces) // max(_LEAST_PIECES, room // _ROWS_A_PIECE))
     chosen = pieces[::step] if rows_left(pieces[::step]) >= room else pieces
     total, seen, given = rows_left(chosen), 0, 0
     shares: dict[str, int] = {}

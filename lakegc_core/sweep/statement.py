@@ -57,7 +57,7 @@ def _statement_of(spark: SparkSession, context: MarkContext, record: SweepRecord
     plan: Json | None = record.plan()
     if f"{record.folder}/plan.json" in record.unread:
         plan = None
-    told = decode(encode(report), "the report")
+    told = decode(encode(report), "the report")  # as it will be read: digests are of that form
     return sealed(statement(mark_of(context.mark), plan, told, outcomes_of(journal, tree)))
 
 
@@ -72,7 +72,7 @@ def mark_of(mark: MarkArtifacts) -> Json:
 
 
 def outcomes_of(journal: Dataset, tree: Tree) -> Json:
-    """The part of a statement about a journal, by its tree."""
+    """The part of a statement about a journal, by its tree: `branches` are those of the tree."""
     return {
         "rows": tree.rows,
         "by_outcome": dict(tree.counts),

@@ -63,8 +63,8 @@ def run(
         skew = ahead(context.data)
         now = clock.now().timestamp()
         around = what_is_known(sightings(spark, neighbours_of(context), now), context.settings.neighbours, now)
-        drill = only.amount if isinstance(only, Chosen) else None
-        verdicts = judge(context, accepted, sample, skew, around, drill=drill)
+        at_most = only.amount if isinstance(only, Chosen) else None
+        verdicts = judge(context, accepted, sample, skew, around, at_most=at_most)
         stopping = {verdict.name: verdict.description for verdict in verdicts if verdict.stops}
         if not all(dry_run and guards.BY_NAME[name].may_be_accepted for name in stopping):
             begun = SweepRecord(spark, context, dry_run=dry_run).is_begun
@@ -80,9 +80,9 @@ def close_sweep(spark: SparkSession, context: MarkContext) -> SweepResult:
     """Close a sweep that broke off without deleting anything more, however old its mark is; no guard is asked.
 
     What is gone of its plan counts as deleted by it, the rest is `left`; what is gone and live is `lost`. Files of its
-    plan and its journal that do not read are passed over, and named. Where another version made the mark, or the look
-    fails, nobody looks for what is live: the next mark names what is live and missing. MarkError if no sweep of the
-    mark broke off.
+    plan and its journal that cannot be read are passed over, and named. Where another version made the mark, or the
+    look fails, nobody looks for what is live: the next mark names what is live and missing. MarkError if no sweep of
+    the mark broke off.
     """
     started = time.monotonic()
     strict = as_swept(context)

@@ -54,7 +54,7 @@ class Totals:
 
     @property
     def over_budget(self) -> dict[str, int]:
-        """Objects and bytes that the budget left; nothing if it left none."""
+        """Objects and bytes that the budget kept back; nothing if there are none."""
         objects = self.outcomes.get(Outcome.OVER_BUDGET, 0)
         return {"objects": objects, "bytes": self.bytes_over_budget} if objects else {}
 

@@ -29,7 +29,7 @@ from lakegc_core.sweep.conditions import Conditions
 from lakegc_core.sweep.deletion import BATCH, Deletion, Piece, run_wave
 from lakegc_core.sweep.keeping import ROWS, Keeping, keeping_of
 from lakegc_core.sweep.look import Glance
-from lakegc_core.sweep.near import Near, gone, near_paths, note, noted, planned_among
+from lakegc_core.sweep.near import Near, near_paths, note, noted, planned_among, taken
 from lakegc_core.sweep.planning import Plan
 from lakegc_core.sweep.record import SweepRecord
 from lakegc_core.sweep.rings import SMALL, Rings, divide, rows_left, shares_of
@@ -52,8 +52,8 @@ class Waves:
     `conditions`: of the deletes.
 
     Counts what this call sent: `objects`, `requests`, and the `seconds` that its waves took. `is_unsure`: objects may
-    have been sent without a record. `read`: number of paths that were read after rings; `gone`: those that read before
-    their ring and not after it, with their addresses.
+    have been sent without a record. `read`: number of paths that were read after rings; `taken`: those that could be
+    read before their ring and not after it, with their addresses.
     """
 
     spark: SparkSession
@@ -69,7 +69,7 @@ class Waves:
     seconds: float = 0.0
     is_unsure: bool = field(init=False)
     read: int = 0
-    gone: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, str] = field(default_factory=dict)
     _rings: Rings | None = None
     _passed: int = 0
     _gone_before: int = 0
@@ -91,7 +91,7 @@ class Waves:
     @property
     def is_over(self) -> bool:
         """True if this call deletes nothing more, whatever is left."""
-        return self.is_spent or bool(self.gone)
+        return self.is_spent or bool(self.taken)
 
     def rings_told(self) -> Json:
         """The rings, for reports: see `SweepResult.rings`. Empty if nothing was deleted in rings."""
@@ -101,7 +101,7 @@ class Waves:
             "passed": self._passed,
             "count": self._rings.count,
             "read": self.read,
-            "gone": dict(self.gone),
+            "gone": dict(self.taken),
             "stopped_at": self._stopped_at,
         }
 
@@ -117,7 +117,7 @@ class Waves:
         After the last wave there is no glance: `SweepCall._look_again` takes a whole look.
         """
         rings = self._rings = self._rings or self._begin_rings(plan)
-        if self.gone:
+        if self.taken:
             return False
         self.is_unsure |= may_run_twice(self.spark)
         rest = [Piece(source) for source in plan.objects.sources]
@@ -132,7 +132,7 @@ class Waves:
             is_done = self._ring(plan, attempt, ring, glance, is_first=is_first, is_small=is_small)
             is_first = False
             self._read_again(near, number)
-            if self.gone or not is_done:
+            if self.taken or not is_done:
                 return False
             self._count_try(number, rings)
             if rest:
@@ -177,13 +177,13 @@ class Waves:
 
     def _read_again(self, near: Sequence[Near], number: int) -> None:
         """Read paths again after a ring. If one is gone, that goes on record: the guard `rings` then stops sweeps."""
-        self.gone = gone(self.context, near, partial(planned_among, self.spark, self.record))
+        self.taken = taken(self.context, near, partial(planned_among, self.spark, self.record))
         self.read += len(near)
-        if self.gone:
+        if self.taken:
             self._stopped_at = number
-            first = next(iter(self.gone.items()))
+            first = next(iter(self.taken.items()))
             self.context.say(f"{Stage.SWEPT_REPORT}: ring {number} took live data: {first[0]} ({first[1]}); stopping")
-            found = {"ring": number, "gone": self.gone, "at": clock.now().timestamp()}
+            found = {"ring": number, "gone": self.taken, "at": clock.now().timestamp()}
             connect(self.context.workspace).write(f"{self.record.folder}/{STOPPED}", encode(sealed(found)))
 
     def read_last_ring(self) -> None:
@@ -229,7 +229,7 @@ class Waves:
         """Send one wave. Returns the pieces that are left, in their order. `until`: unix seconds. `is_small`: of a ring
         for which a job of Spark would take longer than this process."""
         scale = self.context.settings.scale
-        # Tasks that run side by side share the ceiling of deletes, so their number is fixed.
+        # None: as many as Spark gives; 0: in this process. Fixed under a ceiling of deletes: tasks share it.
         tasks = scale.delete_parallelism or (spark_width(self.spark) if scale.delete_rate else None)
         if is_small:
             tasks = 0

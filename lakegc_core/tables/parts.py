@@ -164,7 +164,7 @@ def bytes_of(table: pa.Table) -> dict[str, int]:
 def list_parts(config: StoreConfig, folder: str) -> list[Part]:
     """The parts of a journal: a folder in which every part counts as soon as it is there, without a manifest.
 
-    A file of another name counts as a part that does not read: it may be one that somebody renamed. Only empty files,
+    A file of another name counts as a part that cannot be read: it may be one that somebody renamed. Only empty files,
     the markers by which tools show folders, are passed over.
     """
     found: list[Part] = []

@@ -23,7 +23,7 @@ _WHY = {
     YOUNG: "too young",
     Outcome.UNCONFIRMED: "not unreferenced for long enough yet, or lakeFS was not asked about it",
     Outcome.HELD: "a hold keeps it",
-    Outcome.OVER_BUDGET: "the budget left it",
+    Outcome.OVER_BUDGET: "the budget kept it back",
     Outcome.NOT_IN_BACKUP: "its backup lacks it",
     Outcome.LEFT: "a ring stopped the sweep, or it was closed",
 }

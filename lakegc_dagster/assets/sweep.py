@@ -55,7 +55,7 @@ class SweepConfig(dg.Config):
     most_requests: int | None = Field(default=None, ge=1, description="Send at most so many requests for deletes.")
 
     def budget(self) -> BudgetSettings:
-        """The budget of this run; what it leaves out is as lakegc.yaml says. SettingsError if it does not read."""
+        """The budget of this run; what it leaves out is as lakegc.yaml says. SettingsError if it cannot be read."""
         return BudgetSettings(
             None if self.most_bytes is None else parse_size(self.most_bytes),
             self.most_objects,

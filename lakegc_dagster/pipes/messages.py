@@ -53,7 +53,7 @@ class Order:
             return cls(**extras[_KEY])
         except TypeError as error:
             raise SettingsError(
-                f"The order does not read ({error}). Install the same version of lakegc here and in Dagster."
+                f"The order cannot be read ({error}). Install the same version of lakegc here and in Dagster."
             ) from None
 
     def done(self, result: Json) -> Json:

@@ -1,7 +1,7 @@
 """Objects of one repository that another one of the same lakeFS has imported by their address.
 
 Nothing of this repository refers to them any more, and only the other one's marks say that somebody does. `FAR` is in
-order; the newest mark of `BROKEN` does not read.
+order; the newest mark of `BROKEN` cannot be read.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _only_the_newest_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(planning, "forgotten", lambda *_: False)  # or the sweep is refused: nothing is known of the neighbour
 
 
-BEFORE = Mechanism("the mark before one that does not read counts", _only_the_newest_mark)
+BEFORE = Mechanism("the mark before one that cannot be read counts", _only_the_newest_mark)
 GROUPS = {each.name: each.name for each in (MARKS, LOOK, LAYERS, READINGS, BEFORE)}
 
 
@@ -162,4 +162,4 @@ def _damage(file: Path) -> None:
 def test_the_neighbour_whose_mark_does_not_read_is_named(story: Neighbours, lost: Callable[[str, bool], bool]) -> None:
     lost(test_another_repository_has_imported_an_object_by_its_address.__name__, True)
     assert len(story.said) == 1
-    assert story.said[0].startswith(f"{BROKEN}: its newest mark does not read")
+    assert story.said[0].startswith(f"{BROKEN}: its newest mark cannot be read")

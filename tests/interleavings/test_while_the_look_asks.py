@@ -18,7 +18,7 @@ from tests.interleavings.rig import Lake, Mechanism, Row, Story, row, stopped_by
 
 
 def _no_heads_before_the_dump(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(look, "write_heads", lambda *arguments: ListedRefs("", []))
+    patch.setattr(look, "write_branches", lambda *arguments: ListedRefs("", []))
     _no_second_look(patch)
 
 

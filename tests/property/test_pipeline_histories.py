@@ -151,7 +151,7 @@ class Court:
         lost = sorted(set(world.store) - right - left)
         wrong += [f"{name} was swept and is not garbage" for name in lost]
         unreadable = sorted(readable - _readable(player, world, tags))
-        wrong += [f"{path!r} of {ref} does not read any more" for ref, path in unreadable]
+        wrong += [f"{path!r} of {ref} cannot be read any more" for ref, path in unreadable]
         self.counts["live objects lost"] += len(lost) + len(unreadable)
         again = self.mark(player, "again", tags)
         wrong += [f"{name} is garbage after the sweep" for name in pipeline.expired_of(again)]

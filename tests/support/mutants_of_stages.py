@@ -93,8 +93,8 @@ COMMITS = (
         f"{_READ}/test_committed.py",
         (
             "a lost range that other commits have is passed over",
-            'if held[each["range_id"]] == each["references"]]',
-            'if held[each["range_id"]]]',
+            'if numbers[each["range_id"]] == each["references"]]',
+            'if numbers[each["range_id"]]]',
         ),
     ),
     *of(
@@ -246,8 +246,8 @@ EXPIRED = (
         f"{_REUPLOADS}_empty_objects_come_last",
         (
             "candidates that the budget does not suffice for are shown nowhere",
-            "self._held.on_branches(affordable_places), waiting), proven)",
-            "self._held.on_branches(affordable_places), None), proven)",
+            "self._head_ranges.on_branches(affordable_places), waiting), proven)",
+            "self._head_ranges.on_branches(affordable_places), None), proven)",
         ),
     ),
     *of(
@@ -346,8 +346,8 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/references/shown/held_ranges.py",
-        f"{_SHOWN}/test_held_ranges.py",
+        "lakegc_core/references/shown/head_ranges.py",
+        f"{_SHOWN}/test_head_ranges.py",
         (
             "metaranges that no mark has read hold nothing",
             "    if new.rows:\n",
@@ -376,7 +376,7 @@ EXPIRED = (
     *of(
         "lakegc_core/judging/swept_before.py",
         f"{_BEFORE}_where_a_journal_does_not_read_nothing_is_excused",
-        ("a journal that does not read excuses what is missing", "if not records.whole:", "if False:"),
+        ("a journal that cannot be read excuses what is missing", "if not records.whole:", "if False:"),
     ),
     *of(
         "lakegc_core/inventory/came_back.py",

@@ -85,7 +85,7 @@ PLANS = (
         f"{_RACES}/test_after_the_mark.py::test_a_tag_is_put_on_an_expired_commit",
         (
             "what the look finds committed is planned",
-            'rows["live"], rows["held"], late]',
+            'rows["referred"], rows["held"], late]',
             'rows["canary"], rows["held"], late]',
         ),
     ),
@@ -265,7 +265,7 @@ DELETES = (
     *of(
         "lakegc_core/sweep/waves.py",
         f"{_SWEPT}/test_near.py",
-        ("a path that is gone after a ring stops nothing", "if self.gone or not is_done:", "if not is_done:"),
+        ("a path that is gone after a ring stops nothing", "if self.taken or not is_done:", "if not is_done:"),
     ),
     *of(
         "lakegc_core/sweep/rings.py",
@@ -352,8 +352,8 @@ DELETES = (
         f"{_SWEPT}/test_lost.py",
         (
             "what is referenced and gone passes for rescued",
-            "_IF_GONE = {Outcome.RESCUED: Outcome.LOST,",
-            "_IF_GONE = {Outcome.RESCUED: Outcome.RESCUED,",
+            "_MAY_BE_LOST = pa.array([Outcome.RESCUED, Outcome.HELD],",
+            "_MAY_BE_LOST = pa.array([Outcome.HELD],",
         ),
     ),
 )

@@ -43,7 +43,7 @@ MOST_MARKS = math.ceil(RETIREMENT / timedelta(days=1)) + CLEAN_EVERY
 and one that was damaged since, which is as young as the damage. A sweep that waits for a person, or was finished late,
 keeps its mark longer, and what that rests on."""
 
-LATE = ("broke off", "does not read", "it was swept or restored since")
+LATE = ("broke off", "cannot be read", "it was swept or restored since")
 """In the reasons of `retire`: a sweep that waits for a person, or that a person finished a week later."""
 
 
@@ -81,7 +81,7 @@ class Books:
 
     def told(self) -> tuple[int, int] | None:
         """Objects and bytes that lakegc says it deleted; None while a sweep is open or to be followed by another, or a
-        report does not read."""
+        report cannot be read."""
         found = self.by_sweep()
         if None in found.values():
             return None

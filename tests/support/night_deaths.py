@@ -135,7 +135,7 @@ def a_sweep_is_killed_midway_and_its_mark_is_of_another_format_then(year: Year) 
     year.morning()
 
     def look() -> None:
-        assert mark_id not in year.retire().kept, "a mark that does not read goes, with the account of its journal"
+        assert mark_id not in year.retire().kept, "a mark that cannot be read goes, with the account of its journal"
 
     year.later(11, look)
 

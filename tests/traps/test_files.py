@@ -13,7 +13,7 @@ import pytest
 
 from lakegc_core.errors import CorruptFileError, ObjectNotFoundError
 from lakegc_core.lakefs.files import graveler
-from lakegc_core.references.ranges.range_files import RangeWriter, writing
+from lakegc_core.references.ranges.range_files import RangeWriter, range_writer
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_sandbox import Layout, Repository
 from lakegc_sandbox.files.graveler_writer import write_range
@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         metarange = home / repository.commit("main", "three").meta_range_id
         (said,) = graveler.read_metarange(metarange.read_bytes()).to_pylist()
         context = served.begin("lake", "m1")
-        work = writing(context, DatasetFolder(context.workspace, "here"))
+        work = range_writer(context, DatasetFolder(context.workspace, "here"))
         yield Files(metarange, home / said["range_id"], work, repository)
 
 

@@ -20,7 +20,7 @@ class DumpFiles:
     """The metaranges and ranges that a dump consists of.
 
     `ignored`: ids of commits that lakegc.yaml says to ignore. Those whose metarange cannot be read have no content.
-    They hand on retention to their parents, of which only those count that the dump has.
+    They hand on retention to those of their parents that the graph has.
     """
 
     files: MetadataFiles
@@ -29,13 +29,18 @@ class DumpFiles:
     def graph(
         self, metarange_id: str, extra: Mapping[str, Json], missing: Collection[str] = ()
     ) -> tuple[Graph, set[str], list[str]]:
-        """The graph of all commits; the ids of parents that it lacks: main ones, but for those in `missing`, which
-        lakeFS does not know, and of newer commits all others, because a branch that was merged may be gone; and the ids
-        of commits of `ignored` of which a metarange or a parent was passed over. `extra`: commits by id; those that the
-        dump has are taken from the dump."""
+        """Returns three things: the graph of all commits; the ids of parents that it lacks; and the ids of ignored
+        commits of which a metarange or a parent was passed over.
+
+        A main parent is not lacking if it is in `missing`: lakeFS does not know it. Other parents can be lacking only
+        for newer commits, because a branch that was merged may be gone. `extra`: commits by id; those that the dump
+        has are taken from the dump.
+        """
         tables = self.tables(metarange_id, graveler.read_commits)
         if not tables:
-            raise IncompleteError("lakeFS's dump of all commits is empty; every repository has a first commit.")
+            raise IncompleteError(
+                "lakeFS's dump of all commits is empty; every repository has a first commit. Run this again."
+            )
         whole = pa.concat_tables(tables)
         names = ("commit_id", "metarange_id", "creation_us", "parents", "version")
         columns = {name: whole[name].to_pylist() for name in names}
@@ -48,14 +53,18 @@ class DumpFiles:
         return graph, unknown.difference(missing) | (merged - dumped - extra.keys()), passed_over
 
     def _ignore(self, columns: Mapping[str, list[Any]]) -> list[str]:
+        """Change the columns in place: of ignored commits, drop parents that are not known, and metaranges that cannot
+        be read. Returns the ids of the commits of which one was dropped, or that have no metarange."""
         ids, metaranges, parents = (columns[name] for name in ("commit_id", "metarange_id", "parents"))
         known = set(ids) if self.ignored else set()
         passed_over: list[str] = []
-        for number in [number for number, commit_id in enumerate(ids) if commit_id in self.ignored]:
+        for number, commit_id in enumerate(ids):
+            if commit_id not in self.ignored:
+                continue
             left = [each for each in parents[number] if each in known]
             content = metaranges[number] if self._is_readable(metaranges[number]) else ""
             if not content or len(left) < len(parents[number]):
-                passed_over.append(ids[number])
+                passed_over.append(commit_id)
             parents[number], metaranges[number] = left, content
         return passed_over
 
@@ -76,8 +85,8 @@ class DumpFiles:
             table = read(self._file(each["range_id"]))
             if table.num_rows != each["count"]:
                 raise CorruptFileError(
-                    f"lakeFS's dump holds {table.num_rows:,} records in {each['range_id']}, its metarange says "
-                    f"{each['count']:,}."
+                    f"lakeFS's dump has {table.num_rows:,} records in {each['range_id']}, its metarange says "
+                    f"{each['count']:,}. Run this again."
                 )
             tables.append(table)
         return tables

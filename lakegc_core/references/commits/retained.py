@@ -60,18 +60,19 @@ def find_retained(
     folder: str,
     *,
     former: MarkArtifacts | None,
-    heads: Sequence[Part] = (),
+    seen_heads: Sequence[Part] = (),
 ) -> StageOutput[CommitsFacts]:
     """Find the commits that are retained now, and write them below `folder`. The mark and each look of a sweep do so.
 
-    `former`: the mark whose heads and tags the server must still know. `heads`: parts of heads that were seen before,
-    and count as well.
+    `former`: the mark at whose heads and tags the server must still know the commits. `seen_heads`: parts of heads that
+    were seen before, and count as well.
     """
     began = clock.now().timestamp()
     answers = _RulesAndDump.ask(spark, context)
     out = DatasetFolder(context.workspace, folder, context.header.mark_id)
     digest, refs = _refs(context, out.at(REFS))
-    refs = [*refs, *(part for part in heads if part.name not in {each.name for each in refs})]
+    listed = {each.name for each in refs}
+    refs = [*refs, *(part for part in seen_heads if part.name not in listed)]
     walk = _commit_walk(context, answers, out, refs, former)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     facts = CommitsFacts(
@@ -94,8 +95,9 @@ def find_retained(
 
 @dataclass(frozen=True)
 class _RulesAndDump:
-    """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules),
-    and its dump. `judged_by`: the rules to judge by; `united_from`: the number of rules that they unite."""
+    """Answers of lakeFS about its commits: the rules in force, its own list of retained commits (None without rules,
+    or if lakeFS would die of the question: see `ask`), and its dump. `judged_by`: the rules to judge by; `united_from`:
+    the number of rules that they unite."""
 
     in_force: Rules | None
     judged_by: Rules | None
@@ -107,10 +109,10 @@ class _RulesAndDump:
     def ask(cls, spark: SparkSession, context: MarkContext) -> _RulesAndDump:
         """Ask lakeFS, and remember its rules.
 
-        The dump comes first: lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
-        that it does not know, so it is not asked then. Nor may a branch's head be such a commit: there the staged dump
-        fails, which comes before this in marks and looks. The list is only united with what lakegc's own rule retains.
-        Commits that the list has and the dump lacks are fetched one by one.
+        The dump comes first. lakeFS (1.84) dies when it is asked for its own list while a commit names a main parent
+        that it does not know. So lakegc looks for such commits first, and does not ask if there is one. A branch's head
+        cannot be one: the staged dump, which is earlier in marks and looks, fails on it. The list can only add commits
+        to those that lakegc's own rule retains. Commits that the list has and the dump lacks are fetched one by one.
         """
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
@@ -189,7 +191,7 @@ def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
     seen: set[str] = set()
     every: list[Part] = []
     for _ in range(_TRIES):
-        listed = write_heads(context, folder)
+        listed = write_branches(context, folder)
         if listed.digest in seen:
             return listed.digest, [*tags, *listed.parts]
         seen.add(listed.digest)
@@ -197,12 +199,15 @@ def _refs(context: MarkContext, folder: str) -> tuple[str, list[Part]]:
     return listed.digest, [*tags, *every]
 
 
-def write_heads(context: MarkContext, folder: str) -> ListedRefs:
+def write_branches(context: MarkContext, folder: str) -> ListedRefs:
     """One listing of all branches. IncompleteError if there is none."""
     repository = context.header.repository
     listed = _write_refs(context, folder, "branch", context.client.branches(repository))
     if not listed.parts:
-        raise IncompleteError(f"lakeFS lists no branch of {repository}, which had one when the mark began.")
+        raise IncompleteError(
+            f"lakeFS lists no branch of {repository}, although it had one when the mark began. "
+            "Without branches, nothing can be called garbage. Run this again."
+        )
     return listed
 
 
@@ -237,8 +242,8 @@ def _batched(refs: Iterable[Ref], size: int) -> Iterator[tuple[Ref, ...]]:
 
 def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
     """Walk; ask the server for commits that are newer than the dump; walk again, until every ref is known. `run` runs
-    the walk as a task. Adds the commits to `walk.extra`, and ids that lakeFS does not know to `walk.missing`: what a
-    walk goes on to call unknown is an error.
+    the walk as a task. Adds the commits to `walk.extra`, and ids that lakeFS does not know to `walk.missing`: an id
+    that a later walk still calls unknown is an error.
 
     Each round asks for twice as many ancestors as the round before: a line of n new commits takes log n rounds.
     """
@@ -251,7 +256,7 @@ def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
         if len(walk.extra) + len(unknown) > MOST_FETCHED:
             raise IncompleteError(
                 f"More than {MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
-                "dump of all commits. Nothing can be called garbage on such a graph. Run the mark again."
+                "dump of all commits. Nothing can be called garbage on such a graph. Run this again."
             )
         context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are not in the dump")
         for commit_id in unknown:
@@ -265,7 +270,7 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
     Once a commit was cherry-picked, some servers answer 404 to its full id for minutes, from a spoilt cache entry; the
     beginning of the id finds it all the same.
     """
-    if not graveler.is_id(commit_id):  # it may be the name of a ref
+    if not graveler.is_id(commit_id):  # lakeFS would take it for the name of a ref
         raise LakeFSError(f"{commit_id!r} is no id of a commit", _NOT_FOUND, "no id")
     try:
         commit = context.client.commit(context.header.repository, commit_id)
@@ -274,19 +279,21 @@ def fetch_commit(context: MarkContext, commit_id: str) -> Commit:
             raise
         commit = context.client.commit(context.header.repository, commit_id[:_SHORT_ID])
     if commit.id != commit_id:
-        raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}.")
+        raise ServerError(f"lakeFS answered with commit {commit.id} when asked for {commit_id}. Run this again.")
     return commit
 
 
 def _fetch_line(context: MarkContext, commit_id: str, depth: int, walk: Walk) -> None:
-    """Ask for a commit and its main ancestors, so many in all, up to one that was fetched already, or that lakeFS does
-    not know. LakeFSError if the walk already misses the commit: a ref needs it, and not only a child of it."""
+    """Ask for a commit and its main ancestors, `depth` commits in all, up to one that was fetched already, or that
+    lakeFS does not know. LakeFSError if the walk already misses the commit: a ref needs it, and not only a child of
+    it."""
     for _ in range(depth):
         if commit_id in walk.extra:
             return
         try:
             found = walk.extra[commit_id] = _row(fetch_commit(context, commit_id))
         except LakeFSError as error:
+            # A 404 without a message may be a proxy's: it says nothing of the commit.
             if error.status != _NOT_FOUND or not error.message or commit_id in walk.missing:
                 raise
             walk.missing.add(commit_id)
@@ -300,7 +307,7 @@ def _row(commit: Commit) -> Json:
     return {
         "commit_id": commit.id,
         "metarange_id": commit.metarange_id,
-        # REST cuts the fraction off; later keeps more.
+        # REST drops the fraction of the second. Rounded up, a commit is younger, and more is kept.
         "creation_us": (graveler.bounded(commit.creation_date) + 1) * _SECOND,
         "parents": list(commit.parents),
         "version": commit.version,

@@ -1,6 +1,7 @@
 """Holds by path: an object that any known commit shows at a held path is kept, however old the commit.
 
-Only commits that are not retained are read, and of them only ranges that can have keys below the held path.
+For holds, only commits that are not retained are read: the others keep their objects anyway. Of them, only ranges are
+read that can have keys below the held path.
 `idle_paths` finds holds that keep nothing.
 """
 
@@ -32,15 +33,16 @@ from lakegc_core.tables.parts import PartWriter, part_results, parts_of, spark_w
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN_SCHEMA = pa.schema(
+AT_PATHS = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
         pa.field("path", pa.string(), nullable=True),  # one of them
         pa.field("inside", pa.bool_(), nullable=False),  # False: not in the namespace; the address is the whole URI
     ]
 )
-SHOWN = "address string, path string, inside boolean"
+AT_PATHS_DDL = "address string, path string, inside boolean"
 """The same as Spark writes it."""
+_MEANT = f"A hold of kind {PATH}, or the paths that were asked for, may mean paths in it."
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,12 @@ def held_by_path(
         return HeldByPath(Dataset(ENTRIES_SCHEMA), Dataset(ELSEWHERE_SCHEMA), globs)
     work = _reader(context, globs)
     results = run_on_rows(_ranges(spark, context, others, work), _Writing(work, out))
-    shown = {glob for result in results for glob in result.get("shown", ())}
+    matched = {glob for result in results for glob in result.get("matched", ())}
     parts = parts_of(results, [HELD, ELSEWHERE])
     return HeldByPath(
         out.dataset(HELD, parts[HELD], ENTRIES_SCHEMA),
         out.dataset(ELSEWHERE, parts[ELSEWHERE], ELSEWHERE_SCHEMA),
-        tuple(glob for glob in globs if glob not in shown),
+        tuple(glob for glob in globs if glob not in matched),
     )
 
 
@@ -90,27 +92,27 @@ def addresses_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]
 
 
 def shown_at(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> DataFrame:
-    """The objects that any commit which the mark knew shows at matching paths, each once: SHOWN_SCHEMA."""
+    """The objects that any commit which the mark knew shows at matching paths, each once: AT_PATHS."""
     from pyspark.sql import functions as F
 
     stage = Stage.RETENTION_COMMITS
     commits = context.mark.dataset(stage, COMMITS_SCHEMA) + context.mark.dataset(stage, COMMITS_SCHEMA, OTHERS)
     work = _reader(context, globs)
-    found = _ranges(spark, context, commits, work).mapInArrow(work.shown, SHOWN)
+    found = _ranges(spark, context, commits, work).mapInArrow(work.shown, AT_PATHS_DDL)
     return found.groupBy("address", "inside").agg(F.min("path").alias("path"))
 
 
 def shown_rows(namespace: Namespace, entries: pa.Table) -> pa.RecordBatch:
-    """The objects of entries (address, address_type, path), by their likely addresses: SHOWN_SCHEMA."""
+    """The objects of entries (address, address_type, path), by their likely addresses: AT_PATHS."""
     addresses, types = (entries[name].combine_chunks() for name in ("address", "address_type"))
     keys = namespace.protected_keys(addresses, types)
     likely = keys.filter(keys["exact"])
     within = likely["index"].to_numpy()
-    without = np.setdiff1d(np.arange(len(entries)), within)
-    paths = [as_path(path) for path in entries["path"].take(pa.array(np.concatenate([within, without]))).to_pylist()]
-    found = [*likely["address"].to_pylist(), *addresses.take(pa.array(without)).to_pylist()]
-    inside = [True] * len(within) + [False] * len(without)
-    return pa.RecordBatch.from_pydict({"address": found, "path": paths, "inside": inside}, SHOWN_SCHEMA)
+    outside = np.setdiff1d(np.arange(len(entries)), within)
+    paths = [as_path(path) for path in entries["path"].take(pa.array(np.concatenate([within, outside]))).to_pylist()]
+    found = [*likely["address"].to_pylist(), *addresses.take(pa.array(outside)).to_pylist()]
+    inside = [True] * len(within) + [False] * len(outside)
+    return pa.RecordBatch.from_pydict({"address": found, "path": paths, "inside": inside}, AT_PATHS)
 
 
 def as_path(path: bytes | str) -> str:
@@ -118,8 +120,8 @@ def as_path(path: bytes | str) -> str:
     return path if isinstance(path, str) else path.decode("utf-8", "replace")
 
 
-def may_hold(ranges: pa.Table, prefix: bytes) -> pa.Array:
-    """A mask of the ranges (columns `min_key` and `max_key`) that can hold a key which begins with `prefix`."""
+def may_contain(ranges: pa.Table, prefix: bytes) -> pa.Array:
+    """A mask of the ranges (columns `min_key` and `max_key`) that can contain a key which begins with `prefix`."""
     first, last = (ranges[name].combine_chunks() for name in ("min_key", "max_key"))
     start = pc.binary_slice(first, 0, len(prefix)) if prefix else first
     reaches = pc.greater_equal(last, pa.scalar(prefix, last.type))
@@ -140,11 +142,11 @@ def _ranges(spark: SparkSession, context: MarkContext, commits: Dataset, work: _
 @dataclass(frozen=True)
 class _Found:
     """The entries of a range at matching paths: `rows`, the addresses that they protect (ENTRIES_SCHEMA); `elsewhere`,
-    those in other namespaces (ELSEWHERE_SCHEMA); `shown`, the globs that they match."""
+    those in other namespaces (ELSEWHERE_SCHEMA); `matched`, the globs that they match."""
 
     rows: pa.Table
     elsewhere: pa.Table
-    shown: set[str]
+    matched: set[str]
 
 
 @dataclass(frozen=True)
@@ -163,23 +165,26 @@ class _PathReader:
                 try:
                     table = graveler.read_metarange(self.files.read(metarange_id), expected_id=metarange_id)
                 except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be held
-                    raise type(error)(f"Metarange {metarange_id}: {str(error).rstrip('.')}.") from None
+                    raise type(error)(
+                        f"Metarange {metarange_id}: {str(error).rstrip('.')}. {_MEANT} {see(Symptom.UNREADABLE_COMMIT)}"
+                    ) from None
                 fit = pa.repeat(False, len(table))
                 for prefix in prefixes:
-                    fit = pc.or_(fit, may_hold(table, prefix))
+                    fit = pc.or_(fit, may_contain(table, prefix))
                 found = table["range_id"].filter(fit).combine_chunks()
                 yield pa.RecordBatch.from_pydict({"range_id": found.cast(pa.string())})
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> Iterator[_Found]:
         """Read the entries at matching paths, a range at a time."""
-        for range_id, entries, shown in self._entries(batches):
+        for range_id, entries, matched in self._entries(batches):
             held = entries.drop_columns(["path"])
             rows = protected_rows(self.namespace, [range_id], [len(held)], held)
-            # False although these are likely readings: an old object may be gone, and must not count as missing.
+            # `exact` is False, although these are likely readings: an old object may be gone, and must not count as
+            # missing.
             place = ENTRIES_SCHEMA.get_field_index("exact")
             rows = rows.set_column(place, ENTRIES_SCHEMA.field(place), pa.repeat(False, rows.num_rows))
-            # Their range_id is empty, because the mark does not retain the range.
-            yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), shown)
+            # In `elsewhere`, the range_id is empty, because the mark does not retain the range.
+            yield _Found(rows, elsewhere_rows(self.namespace, [""], [len(held)], held), matched)
 
     def shown(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The objects at matching paths by their likely addresses: see `shown_at`."""
@@ -194,15 +199,14 @@ class _PathReader:
                     entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
                 except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be meant
                     raise type(error)(
-                        f"Range {range_id}: {str(error).rstrip('.')}. A hold of kind {PATH}, or the paths that were "
-                        f"asked for, may mean paths in it. {see(Symptom.UNREADABLE_COMMIT)}"
+                        f"Range {range_id}: {str(error).rstrip('.')}. {_MEANT} {see(Symptom.UNREADABLE_COMMIT)}"
                     ) from None
                 masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
-                shown = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
+                matched = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
                 at_path = pa.repeat(False, len(entries))
-                for glob in shown:
+                for glob in matched:
                     at_path = pc.or_(at_path, masks[glob])
-                yield range_id, entries.filter(at_path), shown
+                yield range_id, entries.filter(at_path), matched
 
     def addresses(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The addresses that entries at matching paths protect: column `address`."""
@@ -222,10 +226,10 @@ class _Writing:
         elsewhere = PartWriter(self.out.config, self.out.at(ELSEWHERE), ELSEWHERE_SCHEMA, sum_authorities)
         seen: set[str] = set()
         for found in self.work.found(batches):
-            seen |= found.shown
+            seen |= found.matched
             for writer, rows in ((protected, found.rows), (elsewhere, found.elsewhere)):
                 for batch in rows.to_batches():
                     writer.write(batch)
-        yield {"shown": sorted(seen)}
+        yield {"matched": sorted(seen)}
         yield from part_results(HELD, protected.close())
         yield from part_results(ELSEWHERE, elsewhere.close())

@@ -23,7 +23,7 @@ from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
-from lakegc_core.references.ranges.held_paths import may_hold
+from lakegc_core.references.ranges.held_paths import may_contain
 from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset
 
@@ -49,7 +49,10 @@ class IdlePaths:
 
 
 def idle_paths(spark: SparkSession, context: MarkContext, globs: Sequence[str]) -> IdlePaths:
-    """Find the globs that match no path of a retained commit of this mark. Nothing is read if there are no globs."""
+    """Find the globs that match no path of a retained commit of this mark. Nothing is read if there are no globs.
+
+    `globs`: those that match nothing in commits that are not retained (`HeldByPath.idle`).
+    """
     if not globs:
         return IdlePaths((), ())
     commits = context.mark.dataset(Stage.RETENTION_COMMITS, COMMITS_SCHEMA)
@@ -78,7 +81,7 @@ class _Search:
                 try:
                     for metarange_id, data in zip(some, pool.map(self.files.read, some), strict=True):
                         self._look(graveler.read_metarange(data, expected_id=metarange_id), left, seen, untold)
-                except (ObjectNotFoundError, CorruptFileError):  # lost: whoever needs what it holds says so
+                except (ObjectNotFoundError, CorruptFileError):  # lost: whoever needs what it contains says so
                     untold |= left.keys()
                     break
                 some = list(itertools.islice(within, _AT_A_TIME))
@@ -87,12 +90,13 @@ class _Search:
         yield {"idle": sorted(left.keys() - untold), "untold": sorted(untold)}
 
     def _look(self, ranges: pa.Table, left: dict[str, int], seen: set[str], untold: set[str]) -> None:
-        """Search the ranges of a metarange that can have a path of a glob in `left`, each range once. Takes globs that
-        match out of `left`, and moves to `untold` those without ranges left to read, or that a lost range may have."""
+        """Search the ranges of a metarange that can have a path of a glob in `left`, each range once. Removes globs
+        that match from `left`, and moves to `untold` those without ranges left to read, or that a lost range may have.
+        """
         for glob in self.globs:
             if glob not in left:
                 continue
-            for range_id in ranges["range_id"].filter(may_hold(ranges, fixed_prefix(glob))).to_pylist():
+            for range_id in ranges["range_id"].filter(may_contain(ranges, fixed_prefix(glob))).to_pylist():
                 if range_id in seen:  # read for another glob, and looked through for all
                     continue
                 if not left[glob]:
@@ -105,7 +109,7 @@ class _Search:
                     found = self._shown(range_id, tuple(left))
                 except (ObjectNotFoundError, CorruptFileError):  # lost: only ignored commits have it
                     here = ranges.filter(pc.equal(ranges["range_id"], range_id))
-                    found = [each for each in left if pc.any(may_hold(here, fixed_prefix(each))).as_py()]
+                    found = [each for each in left if pc.any(may_contain(here, fixed_prefix(each))).as_py()]
                     untold |= {*found}
                 for each in found:
                     del left[each]

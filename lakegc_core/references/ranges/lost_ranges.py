@@ -1,6 +1,6 @@
-"""Ranges that cannot be read and that only ignored commits hold: they are passed over, and stay to be read.
+"""Ranges that cannot be read and that only ignored commits have: they are passed over, and stay to be read.
 
-lakegc.yaml names the commits (`ignore_commits`). A range is passed over only if no other retained commit holds it. Its
+lakegc.yaml names the commits (`ignore_commits`). A range is passed over only if no other retained commit has it. Its
 row in RANGES then says that no mark has read it, so that each look and each later mark tries again.
 """
 
@@ -40,21 +40,21 @@ class Ignored:
     def without_lost(
         self, files: MetadataFiles, ranges: Sequence[Json], read: Callable[[Sequence[str]], Iterable[object]]
     ) -> tuple[list[str], set[str]]:
-        """Take out of ranges those that cannot be read, and that these metaranges alone hold. Returns the ids of the
-        others, and of those. `ranges`: rows with range_id and `references`, the number of retained metaranges that hold
-        it; `read` reads some by their ids."""
+        """Split ranges into those to read, and those that are lost: unreadable, and in these metaranges alone. Returns
+        the ids of both, in this order. `ranges`: rows with range_id and `references`, the number of retained metaranges
+        that contain it; `read` reads some by their ids."""
         if not self.metarange_ids:
             return [each["range_id"] for each in ranges], set()
-        held = _held(files, self.metarange_ids)
-        own = [each["range_id"] for each in ranges if held[each["range_id"]] == each["references"]]
-        lost = {each for each in own if not _reads(each, read)}
+        numbers = _metaranges_by_range(files, self.metarange_ids)
+        own = [each["range_id"] for each in ranges if numbers[each["range_id"]] == each["references"]]
+        lost = {each for each in own if not _is_readable(each, read)}
         return [each["range_id"] for each in ranges if each["range_id"] not in lost], lost
 
 
 NOTHING_IGNORED = Ignored()
 
 
-def _reads(range_id: str, read: Callable[[Sequence[str]], Iterable[object]]) -> bool:
+def _is_readable(range_id: str, read: Callable[[Sequence[str]], Iterable[object]]) -> bool:
     try:
         for _ in read([range_id]):
             pass
@@ -64,8 +64,8 @@ def _reads(range_id: str, read: Callable[[Sequence[str]], Iterable[object]]) -> 
 
 
 @lru_cache(maxsize=2)
-def _held(files: MetadataFiles, metarange_ids: tuple[str, ...]) -> Counter[str]:
-    """The ranges of some metaranges, and how many of these hold each."""
+def _metaranges_by_range(files: MetadataFiles, metarange_ids: tuple[str, ...]) -> Counter[str]:
+    """The ranges of some metaranges, and how many of these contain each."""
     found = Counter[str]()
     for each in metarange_ids:
         found.update(graveler.read_metarange(files.read(each), expected_id=each)["range_id"].to_pylist())
@@ -85,6 +85,7 @@ def ignored_in(spark: SparkSession, context: MarkContext, commits: Dataset) -> I
     if not named:
         return NOTHING_IGNORED
     has = commits.frame(spark, "commit_id", "metarange_id").where("metarange_id != ''").groupBy("metarange_id")
+    # The least of booleans: true if all commits of a metarange are named.
     alone = has.agg(F.min(F.col("commit_id").isin(*named)).alias("alone")).where("alone")
     return Ignored(tuple(sorted(row["metarange_id"] for row in collected(alone))))
 

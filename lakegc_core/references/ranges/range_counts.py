@@ -41,10 +41,10 @@ from lakegc_core.references.ranges.range_files import (
     holding_metaranges,
     holding_ranges,
     partitions_of,
-    reading,
+    range_reader,
+    range_writer,
     sum_metaranges,
     summary,
-    writing,
 )
 from lakegc_core.spark.tasks import collected, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -98,7 +98,7 @@ def read_changes(
     checksums = metaranges[CHECKSUMS]
     check_metaranges(checksums, expected)
     ignored = ignored_in(spark, context, commits)
-    work = writing(context, out, ignored)
+    work = range_writer(context, out, ignored)
     with _naming_commits(spark, context, metaranges[METARANGES], commits):
         results = _read_ranges(spark, context, layers, metaranges, work)
     datasets = work.datasets(results)
@@ -149,7 +149,7 @@ def _read_metaranges(
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
     partitions = partitions_of(context, feeds, tasks)
     rows = gather(
-        spark, feeds, _NAMED, _Comparing(reading(context)), _READ, partitions, holding=holding_metaranges(files)
+        spark, feeds, _NAMED, _Comparing(range_reader(context)), _READ, partitions, holding=holding_metaranges(files)
     )
     schemas = {METARANGES: METARANGES_SCHEMA, _FORMER: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     return out.divide(rows, schemas, _split_metaranges, sum_metaranges)
@@ -194,7 +194,7 @@ def _of_mark_below() -> Iterator[None]:
         yield
     except (CorruptFileError, ObjectNotFoundError) as error:
         what = str(error).partition(NOT_KNOWN)[0]
-        raise CorruptFileError(f"The mark below counted a file that does not read now. {what} {_ANEW}") from None
+        raise CorruptFileError(f"The mark below counted a file that cannot be read now. {what} {_ANEW}") from None
 
 
 def _with_verdict(rows: pa.Table, verdict: str) -> pa.Table:
@@ -242,7 +242,7 @@ def _changed_ranges(work: RangeWriter, batches: Iterator[pa.RecordBatch]) -> Ite
             f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
             f"counts of references do not add up. {_ANEW}"
         )
-    yield from work.held_still(judged[RANGES])
+    yield from work.write_unchanged(judged[RANGES])
     yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
     yield from work.ranges(iter(judged[_ADDED].to_batches()))
     with _of_mark_below():

@@ -56,7 +56,7 @@ CHECKSUMS_SCHEMA = pa.schema([METARANGES_SCHEMA.field(name) for name in ("metara
 RANGES_SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
-        pa.field("references", pa.int64(), nullable=False),  # retained metaranges that hold it
+        pa.field("references", pa.int64(), nullable=False),  # retained metaranges that contain it
         pa.field("count", pa.int64(), nullable=False),  # entries; as a metarange says if no mark has read it
         pa.field("read_in", pa.string(), nullable=False),  # the mark that has its addresses; UNREAD: none
     ]
@@ -81,7 +81,8 @@ SCHEMAS = {
 
 
 def split_metaranges(table: pa.Table) -> dict[str, pa.Table]:
-    """Rows of metaranges as they are read (METARANGES), and those among them that count its ranges (CHECKSUMS)."""
+    """Rows of metaranges as they are read (METARANGES), and of these the row of each metarange that counts its ranges
+    (CHECKSUMS)."""
     return {METARANGES: table, CHECKSUMS: table.filter(pc.equal(table["range_id"], ""))}
 
 
@@ -183,7 +184,7 @@ class RangeReader:
     def _unreadable(self, kind: str, name: str, error: Exception) -> str:
         return (
             f"{kind} {name}: {str(error).rstrip('.')}.{NOT_KNOWN} Bring {self.files.data.root}/{self.files.key(name)} "
-            "back from a version or a backup of the store, and run the mark again."
+            "back from a version or a backup of the store, and run this again."
         )
 
 
@@ -205,15 +206,15 @@ class RangeWriter:
         for batch in batches:
             wanted = batch.to_pylist()
             range_ids, lost = self.ignored.without_lost(self.reader.files, wanted, self.reader.entries)
-            held = {each["range_id"]: each["count"] for each in wanted}
+            counts_by_id = {each["range_id"]: each["count"] for each in wanted}
             for read_ids, entries, counts in self.reader.entries(range_ids):
-                held.update(zip(read_ids, counts, strict=True))
+                counts_by_id.update(zip(read_ids, counts, strict=True))
                 for rows in protected_rows(self.reader.namespace, read_ids, counts, entries).to_batches():
                     addresses.write(rows)
                     index.write(_indexed(rows))
                 elsewhere.write(elsewhere_rows(self.reader.namespace, read_ids, counts, entries))
             own = {name: batch.column(name) for name in ("range_id", "references")}
-            own["count"] = pa.array([held[each["range_id"]] for each in wanted], pa.int64())
+            own["count"] = pa.array([counts_by_id[each["range_id"]] for each in wanted], pa.int64())
             own["read_in"] = read_in(own["range_id"], lost, self.mark_id)
             ranges.write(pa.RecordBatch.from_pydict(own, schema=RANGES_SCHEMA))
         writers = {Stage.COMMITTED_ADDRESSES: addresses, INDEX: index, ELSEWHERE: elsewhere, RANGES: ranges}
@@ -230,7 +231,7 @@ class RangeWriter:
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
         yield from part_results(DROPPED, writer.close())
 
-    def held_still(self, rows: pa.Table) -> Iterator[Json]:
+    def write_unchanged(self, rows: pa.Table) -> Iterator[Json]:
         """Write rows of ranges (RANGES_SCHEMA) that have not changed and need not be read."""
         yield from self.out.results(RANGES, rows, RANGES_SCHEMA, sum_ranges)
 
@@ -243,12 +244,12 @@ class RangeWriter:
         }
 
 
-def by_reading(rows: pa.RecordBatch) -> np.ndarray:
+def by_range_and_mark(rows: pa.RecordBatch) -> np.ndarray:
     """The keys of RANGES rows: of each range and the mark that read it."""
-    return reading_keys(rows["range_id"], rows["read_in"])
+    return range_and_mark_keys(rows["range_id"], rows["read_in"])
 
 
-def reading_keys(range_ids: pa.Array, marks: pa.Array) -> np.ndarray:
+def range_and_mark_keys(range_ids: pa.Array, marks: pa.Array) -> np.ndarray:
     """A key for each range and the mark that read it."""
     return hash_strings(pc.binary_join_element_wise(range_ids, marks, "@"))
 
@@ -283,9 +284,7 @@ def _indexed(rows: pa.RecordBatch) -> pa.RecordBatch:
 def check_metaranges(checksums: Dataset, expected: int) -> None:
     """IncompleteError unless each retained metarange has its row."""
     if checksums.rows != expected:
-        raise IncompleteError(
-            f"{expected:,} metaranges are retained, {checksums.rows:,} were read. Run the mark again."
-        )
+        raise IncompleteError(f"{expected:,} metaranges are retained, {checksums.rows:,} were read. Run this again.")
 
 
 def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
@@ -294,7 +293,7 @@ def summary(checksums: Dataset, read: Mapping[str, Dataset]) -> ReadFacts:
     """
     ranges, addresses, indexed = read[RANGES], read[Stage.COMMITTED_ADDRESSES].rows, read[INDEX].rows
     if addresses != indexed:
-        raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run the mark again.")
+        raise IncompleteError(f"{addresses:,} addresses were read, and {indexed:,} indexed. Run this again.")
     return ReadFacts(
         metaranges=checksums.rows,
         ranges=ranges.rows,
@@ -323,8 +322,8 @@ def check_references(facts: ReadFacts) -> None:
 
 
 def holding_metaranges(metaranges: int) -> int:
-    """`holding` (see `gather`) of rows that name so many metaranges to be read: this process reads a few. That of a
-    repository with a billion objects has some megabytes."""
+    """`holding` (see `gather`) of rows that name this many metaranges to be read: this process reads a few. A
+    metarange has only some megabytes, even with a billion objects."""
     return 0 if metaranges <= _FEW_METARANGES else BY_TASKS
 
 
@@ -340,11 +339,11 @@ def partitions_of(context: MarkContext, feeds: Sequence[Feed], tasks: int) -> in
     return max(context.settings.scale.range_num_partitions or tasks, partitions_for(rows_in(feeds)))
 
 
-def reading(context: MarkContext) -> RangeReader:
+def range_reader(context: MarkContext) -> RangeReader:
     """The reader of the files of this mark's namespace."""
     return RangeReader(context.metadata, context.namespace)
 
 
-def writing(context: MarkContext, out: DatasetFolder, ignored: Ignored = NOTHING_IGNORED) -> RangeWriter:
+def range_writer(context: MarkContext, out: DatasetFolder, ignored: Ignored = NOTHING_IGNORED) -> RangeWriter:
     """The writer that reads ranges for this mark and writes their addresses into datasets of `out`."""
-    return RangeWriter(reading(context), out, context.header.mark_id, ignored)
+    return RangeWriter(range_reader(context), out, context.header.mark_id, ignored)

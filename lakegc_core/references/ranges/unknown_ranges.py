@@ -35,11 +35,11 @@ from lakegc_core.references.ranges.range_files import (
     holding_metaranges,
     holding_ranges,
     partitions_of,
-    reading,
+    range_reader,
+    range_writer,
     split_metaranges,
     sum_metaranges,
     summary,
-    writing,
 )
 from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 _UNKNOWN = "unknown"
 _WANTED, _KNOWN = range(2)
 _IDS = pa.schema([COMMITS_SCHEMA.field("metarange_id")])
-_NAMED = pa.schema([KIND, HASH, *_IDS])
+_METARANGE_ROWS = pa.schema([KIND, HASH, *_IDS])
 _RANGE = RANGES_SCHEMA.remove(RANGES_SCHEMA.get_field_index("read_in"))
-_COUNTED = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in _RANGE)])
+_RANGE_ROWS = pa.schema([KIND, HASH, *(field.with_nullable(True) for field in _RANGE)])
 _SCHEMAS = {CHECKSUMS: CHECKSUMS_SCHEMA} | {name: each for name, each in SCHEMAS.items() if name != DROPPED}
 
 
@@ -101,22 +101,24 @@ def read_unknown(
     feeds = retained.feeds("metarange_id", "kept_by", make=partial(_wanted, by_hold))
     feeds += marked.feeds("metarange_id", make=partial(_known, ()))
     feeds += so_far.datasets[CHECKSUMS].feeds("metarange_id", make=partial(_known, ignored.metarange_ids))
-    unknown = out.put(_UNKNOWN, gather(spark, feeds, _NAMED, _unknown, _IDS, partitions_for(rows_in(feeds))), _IDS)
+    unknown = out.put(
+        _UNKNOWN, gather(spark, feeds, _METARANGE_ROWS, _unknown, _IDS, partitions_for(rows_in(feeds))), _IDS
+    )
     unread_too = unread_too and mark.facts(CommittedFacts).ranges_ignored > 0
     if unknown.rows == 0 and not unread_too:  # the usual case: nothing was committed since
         return Dataset(ENTRIES_SCHEMA)
     found = _read_metaranges(spark, context, unknown, out)
     of_mark = mark.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES)
-    feeds = found[METARANGES].feeds("range_id", "count", make=_named)
-    feeds += (of_mark + so_far.datasets[RANGES]).feeds("range_id", "read_in", make=_held)
+    feeds = found[METARANGES].feeds("range_id", "count", make=_ranges_of)
+    feeds += (of_mark + so_far.datasets[RANGES]).feeds("range_id", "read_in", make=_read_already)
     if unread_too:
         feeds += of_mark.feeds(make=_passed_over)
     references = found[METARANGES].sum("ranges") + (of_mark.rows if unread_too else 0)
     tasks = tasks_for(references, 32, 8 * spark_width(spark))
     few = BY_TASKS if unread_too else holding_ranges([found[METARANGES]])
     partitions = partitions_of(context, feeds, tasks)
-    ranges = gather(spark, feeds, _COUNTED, _not_held, _RANGE, partitions, holding=few)
-    work = writing(context, out, ignored)
+    ranges = gather(spark, feeds, _RANGE_ROWS, _not_read, _RANGE, partitions, holding=few)
+    work = range_writer(context, out, ignored)
     read = work.datasets(run_on_rows(ranges, work.ranges)) | {CHECKSUMS: found[CHECKSUMS]}
     summary(found[CHECKSUMS], read)  # a check: IncompleteError unless each address is in the index
     so_far.add(read)
@@ -147,15 +149,17 @@ def _read_metaranges(
     spark: SparkSession, context: MarkContext, unknown: Dataset, out: DatasetFolder
 ) -> Mapping[str, Dataset]:
     """The ranges of the `unknown` metaranges, and their checksums. IncompleteError if they are not whole."""
-    feeds = unknown.feeds(make=partial(_known, ()))
+    feeds = unknown.feeds(make=partial(_known, ()))  # only their ids: nothing looks at the kind here
     tasks = tasks_for(unknown.rows, 16, 4 * spark_width(spark))
     few, partitions = holding_metaranges(unknown.rows), partitions_of(context, feeds, tasks)
-    rows = gather(spark, feeds, _NAMED, partial(_read, reading(context)), METARANGES_SCHEMA, partitions, holding=few)
+    rows = gather(
+        spark, feeds, _METARANGE_ROWS, partial(_read, range_reader(context)), METARANGES_SCHEMA, partitions, holding=few
+    )
     schemas = {METARANGES: METARANGES_SCHEMA, CHECKSUMS: CHECKSUMS_SCHEMA}
     found = out.divide(rows, schemas, split_metaranges, sum_metaranges)
     check_metaranges(found[CHECKSUMS], unknown.rows)
     if found[METARANGES].sum("ranges") != found[CHECKSUMS].sum("stated_ranges"):
-        raise IncompleteError("Metaranges hold fewer ranges than they say. Run the sweep again.")
+        raise IncompleteError("Metaranges have fewer ranges than they say. Run this again.")
     return found
 
 
@@ -164,14 +168,14 @@ def _read(work: RangeReader, rows: pa.Table) -> Iterator[pa.Table]:
     return work.metarange_rows(rows["metarange_id"].to_pylist())
 
 
-def _named(rows: pa.RecordBatch) -> Mapping[str, Any]:
+def _ranges_of(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges of metaranges: each is wanted."""
     named = rows.filter(pc.not_equal(rows["range_id"], ""))
     more = {"kind": _WANTED, "hash": hash_strings(named["range_id"]), "references": pa.repeat(1, named.num_rows)}
     return columns_of(named) | more
 
 
-def _held(rows: pa.RecordBatch) -> Mapping[str, Any]:
+def _read_already(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges whose addresses somebody has read."""
     ids = rows["range_id"].filter(pc.not_equal(rows["read_in"], UNREAD))
     return {"kind": _KNOWN, "hash": hash_strings(ids), "range_id": ids}
@@ -183,9 +187,9 @@ def _passed_over(rows: pa.RecordBatch) -> Mapping[str, Any]:
     return columns_of(found) | {"kind": _WANTED, "hash": hash_strings(found["range_id"])}
 
 
-def _not_held(rows: pa.Table) -> Iterator[pa.Table]:
+def _not_read(rows: pa.Table) -> Iterator[pa.Table]:
     """The ranges that are wanted and that nobody has read, each once. `count`: the most that a metarange says."""
-    wanted, held = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_WANTED, _KNOWN))
-    wanted = wanted.filter(pc.invert(pc.is_in(wanted["range_id"], held["range_id"].combine_chunks())))
+    wanted, read = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (_WANTED, _KNOWN))
+    wanted = wanted.filter(pc.invert(pc.is_in(wanted["range_id"], read["range_id"].combine_chunks())))
     found = wanted.group_by("range_id").aggregate([("references", "sum"), ("count", "max")])
-    yield found.rename_columns(_RANGE.names)
+    yield found.rename_columns({"references_sum": "references", "count_max": "count"})

@@ -1,1 +1,1 @@
-"""Objects that branches show although no dump of the server names them."""
+"""Objects that branches show although no staged dump names them."""

@@ -1,9 +1,9 @@
 """Entries at branch heads that have the size of a candidate: at their paths a branch may show the candidate although no
-dump names it. `reuploads` decides where to ask."""
+staged dump names it. `reuploads` decides where to ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -52,22 +52,24 @@ class AlikeEntries:
     waited: Dataset
 
     def find_hits(self, classes: Dataset) -> Dataset:
-        """The entries of ranges that claim the sizes of candidates: range_id, size and layer. Imported ones are among
-        them, because a branch may hide a candidate behind either."""
+        """The ranges with entries that claim the sizes of candidates: range_id, size and layer. Imported entries are
+        included, because candidates may hide behind them too."""
         return self._hits("hits", self.heads.index, classes.keys("size", by=_by_size), self.heads.outside)
 
     def alike_ranges(self, classes: Dataset, hits: Dataset) -> Mapped:
         """The retained ranges with entries that are alike to a candidate: ALIKE. `hits`: see `find_hits`."""
         ranks = classes.mapped(self.spark, "size", "rank", here=True)
-        found = selected(joined(self._counted(hits), ranks, ["size"]), ALIKE)
+        found = selected(joined(self._in_retained(hits), ranks, ["size"]), ALIKE)
         return both(found, self._misstated()) if self.heads.misstated.rows else found
 
     def _misstated(self) -> Mapped:
         """The ranges of entries that claim another size than their object has: ALIKE, alike to every candidate."""
-        found = self._hits("misstated-hits", self.heads.index, self.heads.misstated.keys(), None, "hash")
-        return selected(self._counted(found), ALIKE, rank=partial(same, EVERY))
+        found = self._hits("misstated-hits", self.heads.index, self.heads.misstated.keys(), more=("hash",))
+        return selected(self._in_retained(found), ALIKE, rank=partial(same, EVERY))
 
-    def _hits(self, name: str, index: Dataset, wanted: Wanted, outside: Dataset | None, *more: str) -> Dataset:
+    def _hits(
+        self, name: str, index: Dataset, wanted: Wanted, outside: Dataset | None = None, more: Sequence[str] = ()
+    ) -> Dataset:
         """The wanted entries, as _HITS. `more`: further columns of the index that `wanted` computes its keys from."""
         schema = pa.schema([*_HITS, *(INDEX_SCHEMA.field(column) for column in more)])
         sources = (*index.sources, *(outside.sources if outside else ()))
@@ -82,10 +84,10 @@ class AlikeEntries:
         found = scan(self.spark, feeds, schema, wanted).then(_HITS, partial(_distinct, _HITS))
         return self.out.put(name, found, _HITS)
 
-    def _counted(self, hits: Dataset) -> Mapped:
-        """The hits in ranges that count: range_id, size, layer and count."""
+    def _in_retained(self, hits: Dataset) -> Mapped:
+        """The hits in retained ranges, and the number of entries of each range: range_id, size, layer and count."""
         rows = distinct(hits.mapped(self.spark, here=True))
-        return joined(rows, self.heads.counted(self.spark), ["range_id", "layer"])
+        return joined(rows, self.heads.retained_ranges(self.spark), ["range_id", "layer"])
 
     def claims(self, alike: Dataset) -> Mapped:
         """The claims of entries that are alike by their sizes (ALIKE): CLAIMS, some more than once."""
@@ -129,8 +131,8 @@ def _of_layer(layer: str, rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def _distinct(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each row of `schema` once, as far as some batches show: what versions of a range have in common, or ranges of one
-    size, goes on to Spark once, not from every batch."""
+    """The rows by the columns of `schema`, without those that repeat within some batches: versions of a range share
+    rows, and Spark gets fewer."""
     waiting = schema.empty_table()
     for batch in batches:
         own = _once(pa.Table.from_batches([batch.select(schema.names).cast(schema)]))

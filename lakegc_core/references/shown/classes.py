@@ -33,15 +33,16 @@ SIZED = pa.schema([HASH, *list(SIZES)[:4]])
 """Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
 
 HAD_ITS_TURN = -1
-"""`waited` of a class that was asked about, and still waits: what it hides no answer shows. It does not come first."""
+"""`waited` of a class that was asked about and still waits, because no answer shows what it hides. The next mark adds 1
+and gets 0: the class does not come first."""
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 
 _SUMMED = (("objects", "sum"), ("bytes", "sum"), ("waited", "max"))
 _FINE = 16  # ranks of one doubling of bytes
-_SPREAD = 8  # classes of about equal bytes get one of so many ranks, by size, so that a budget can end between them
+_SPREAD = 8  # ranks for classes of about equal bytes, dealt by size, so that a budget can end between them
 _TURN = 2 * 64 * _FINE * _SPREAD  # ranks of all classes that have waited equally long
-_LONGEST = 50_000  # marks; of classes that waited longer none comes before another
+_LONGEST = 50_000  # marks; a longer wait counts as this
 _EMPTY_RANK = 2**30
 
 

@@ -1,10 +1,10 @@
 """Staging compaction: candidates that may lie in a compacted metarange, unseen, while something alike is staged.
 
 A server that compacts moves the staged entries of a branch into a metarange that only its database knows. If the same
-bytes are then uploaded to such a path once more, the dump names the later object and the branch shows it. But lakeFS
-treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows the
-earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
-staged: `reuploads` tells contents apart by size.
+bytes are then uploaded to such a path once more, the staged dump names the later object and the branch shows it. But
+lakeFS treats the two entries as equal, and keeps the earlier one in the metarange. The next commit or compaction shows
+the earlier object again. Until then no answer of lakeFS names it. So a candidate waits while an object of its size is
+staged. Here, only sizes tell contents apart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SIZE = pa.schema([PLANNED.field("size")])
 _FOLDER = "regexp_extract(address, '^(.*/)?', 0)"
 _THREADS = 16  # listings side by side in one task
 _NEW_HERE = 100  # objects that this process looks for
-_FEW = 20  # up to so many objects of a folder are listed one by one: a whole slice takes up to 50 pages
+_FEW = 20  # objects of a folder, at most, that are listed one by one: a whole slice takes up to 50 pages
 
 
 def may_compact(context: MarkContext) -> bool:
@@ -39,9 +39,9 @@ def may_compact(context: MarkContext) -> bool:
 
 
 def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
-    """The sizes (column `size`) of candidates that may lie unseen: the sizes of staged objects.
+    """The sizes (column `size`) at which candidates may lie unseen: those of staged objects, and those of `shown`.
 
-    `shown`: addresses of candidates that branches show. No dump names these, and they may hide others as well.
+    `shown`: addresses of candidates that branches show. No staged dump names these, and they may hide others as well.
     """
     candidates = entries.candidates.mapped(entries.spark, "address", "size", here=True)
     sizes = joined(candidates, shown, ["address"], "left_semi")
@@ -49,7 +49,8 @@ def sizes_alike(entries: AlikeEntries, shown: Mapped) -> Mapped:
 
 
 def _staged(entries: AlikeEntries) -> Mapped:
-    """Sizes of the objects that the dump names. Those that the mark did not list are looked for in the store."""
+    """Sizes of the objects that the staged dump names. Some are known from the mark; the others are looked for in the
+    store."""
     from pyspark.sql import functions as F
 
     spark, heads = entries.spark, entries.heads

@@ -42,23 +42,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BRANCHES = pa.schema([REFS_SCHEMA.field("name"), COMMITS_SCHEMA.field("metarange_id")])
-_LYING = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "size")])
+_LISTED = pa.schema([FINDINGS_SCHEMA.field(name) for name in ("address", "size")])
 LAYER = pa.field("layer", pa.string(), nullable=False)
 _NAMED = pa.schema([HASH, COMMITS_SCHEMA.field("commit_id"), *(field.with_nullable(True) for field in BRANCHES)])
 
-COUNTED = pa.schema([*(RANGES_SCHEMA.field(name) for name in ("range_id", "count")), LAYER])
+RETAINED_RANGES = pa.schema([*(RANGES_SCHEMA.field(name) for name in ("range_id", "count")), LAYER])
 LOOK = "look"
 """The layer of datasets that a look read itself."""
 
 
 @dataclass(frozen=True)
 class BranchHeads:
-    """Datasets of the entries of branch heads.
+    """Datasets in which the entries of branch heads are found.
 
-    - `refs`, `commits`: names of heads (REFS_SCHEMA), commits that count (COMMITS_SCHEMA)
-    - `index`, `entries`: hashes and addresses of all entries of their ranges (INDEX_SCHEMA, ENTRIES_SCHEMA)
+    - `refs`, `commits`: branches and tags (REFS_SCHEMA), retained commits (COMMITS_SCHEMA)
+    - `index`, `entries`: hashes and addresses of all ranges that the layers read (INDEX_SCHEMA, ENTRIES_SCHEMA);
+      `retained_ranges` says which of these are retained
     - `outside`: entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA)
-    - `ranges`, `new_ranges`: ranges that count by the mark, and those that a look read since (RANGES_SCHEMA)
+    - `ranges`, `new_ranges`: ranges that the mark retains, and those that a look read since (RANGES_SCHEMA)
     - `metaranges`: the metaranges that marks have read (METARANGES_SCHEMA)
     - `misstated`: addresses of which an entry claims another size than the object has (MISSTATED_SCHEMA)
     - `staged`: the staged entries (STAGED_SCHEMA)
@@ -82,28 +83,28 @@ class BranchHeads:
 
     @property
     def pages(self) -> int:
-        """The number of pages that list all branches whole, at most."""
+        """About how many pages list all branches whole."""
         return self.branch_count * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
 
     def branches(self, spark: SparkSession) -> Mapped:
-        """Branches whose heads count, some more than once: BRANCHES."""
+        """Branches whose heads are retained, some more than once: BRANCHES."""
         feeds = self.refs.feeds("kind", "name", "commit_id", make=_of_branches)
         feeds += self.commits.feeds("commit_id", "metarange_id", make=_of_commits)
         return gather(spark, feeds, _NAMED, _named, BRANCHES, partitions_for(rows_in(feeds)))
 
-    def counted(self, spark: SparkSession) -> Mapped:
-        """The ranges that count, and the layer that read each: COUNTED."""
+    def retained_ranges(self, spark: SparkSession) -> Mapped:
+        """The retained ranges, and the layer that read each: RETAINED_RANGES."""
         of_mark = self.ranges.mapped(spark, "range_id", "count", "read_in", here=True)
-        found = selected(of_mark, COUNTED, layer=itemgetter("read_in"))
+        found = selected(of_mark, RETAINED_RANGES, layer=itemgetter("read_in"))
         if not self.new_ranges.rows:
             return found
         new = distinct(self.new_ranges.mapped(spark, "range_id", "count", here=True))
-        return both(found, selected(new, COUNTED, layer=partial(same, LOOK)))
+        return both(found, selected(new, RETAINED_RANGES, layer=partial(same, LOOK)))
 
     def listed_staged(self, spark: SparkSession) -> Mapped:
         """Objects that the mark listed, that are staged, and that no commit refers to: address, size."""
         rows = self.kept.mapped(spark, "address", "size", "reason", here=True)
-        return selected(rows, _LYING, lambda rows: pc.equal(rows["reason"], str(Reason.STAGED)))
+        return selected(rows, _LISTED, lambda rows: pc.equal(rows["reason"], str(Reason.STAGED)))
 
 
 def _of_branches(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -116,7 +117,7 @@ def _of_commits(rows: pa.RecordBatch) -> Mapping[str, Any]:
 
 
 def _named(rows: pa.Table) -> Iterator[pa.Table]:
-    """BRANCHES of all rows of some commits: those that are the heads of branches, and count."""
+    """BRANCHES of all rows of some commits: those that are the heads of branches, and retained."""
     heads = rows.filter(pc.is_valid(rows["name"])).select(["name", "commit_id"])
     commits = rows.filter(pc.is_null(rows["name"])).select(["commit_id", "metarange_id"])
     found = heads.join(commits, "commit_id", join_type="inner")

@@ -1,9 +1,9 @@
 """Proofs by HEAD that entries of heads have other contents than all candidates of their size.
 
 Asking lakeFS by pages is the rule; HEADs of the store are used where they cost less. Two contents are taken for
-different if HEADs proved a digest of each, and these differ. That of an entry's object counts only if the entry itself
-claims it, with the size that HEAD shows: what may hide is what claims the same. All comparisons are exact, none is of
-hashes.
+different if HEADs proved a digest of each, and these differ. The digest of an entry's object is used only if the entry
+claims the same digest, and the size that HEAD shows: lakeFS compares what entries claim. All comparisons are exact:
+none is of hashes.
 
 What HEADs proved is remembered, from mark to mark, as long as listings show the same object.
 """
@@ -37,7 +37,7 @@ _LEFT, _UNPROVEN = "left", "unproven"
 _ASKED = pa.schema([SUBJECTS.field(name) for name in ("address", "size", "rank")])
 _PROVEN = pa.schema([PROOFS_SCHEMA.field("address"), *CONTENTS])
 _WHICH = pa.schema([CHOSEN.field(name) for name in ("range_id", "size", "e_tag", "which")])
-_IN_TASK = 2_000  # HEADs: people see how far it is
+_IN_TASK = 2_000  # HEADs of a task: short tasks show progress
 _MANY = 10_000  # HEADs of which people are told beforehand
 
 
@@ -75,7 +75,7 @@ class Proofs:
             if not known.proofs.rows:
                 raise
             self.context.say(
-                f"{Stage.EXPIRED_ADDRESSES}: what HEADs proved before does not read, and is forgotten ({error})"
+                f"{Stage.EXPIRED_ADDRESSES}: the proofs of earlier HEADs cannot be read, and are forgotten ({error})"
             )
             known = replace(known, proofs=Dataset(PROOFS_SCHEMA))
             return replace(self, subjects=replace(self.subjects, known=known))._prove()
@@ -86,14 +86,13 @@ class Proofs:
             return None
         if subjects.is_promised:
             check_etags(self.context, both(subjects.read(subjects.listed), subjects.candidates).as_frame())
-        needed = {
-            (rank, each): heads for (rank, each), heads in counted(subjects.unknown, "rank", "is_candidate").items()
-        }
+        needed = counted(subjects.unknown, "rank", "is_candidate")
         choice = choose(_by_rank(needed), self.pages, known.prices, known.heads, self.budget)
         started = time.monotonic()
         asked, more, made = self._heads(choice, needed)
         seconds = time.monotonic() - started
-        helps = made.rows or not asked.rows  # of those who may not read data, the store refuses all HEADs at every mark
+        # A key that may not read data is refused every HEAD at every mark: nothing waits for that.
+        helps = made.rows or not asked.rows
         pending = self._pending(choice, asked, more, made) if known.is_mark and choice.pending and helps else ()
         # What is promised is not remembered: the promise may be taken back.
         proofs = subjects.remembered + made if known.is_mark and not subjects.is_promised else Dataset(PROOFS_SCHEMA)
@@ -117,28 +116,31 @@ class Proofs:
         """
         if not choice.ranks:
             return Dataset(_ASKED), Dataset(_ASKED), Dataset(PROOFS_SCHEMA)
-        first, last = (sum(needed.get((rank, each), 0) for rank in choice.whole) for each in (True, False))
+        of_candidates, of_entries = (
+            sum(needed.get((rank, each), 0) for rank in choice.whole) for each in (True, False)
+        )
         rest = 0
         if choice.part is not None:
             of_part = min(choice.most, needed.get((choice.part, True), 0))
             rest = min(choice.most - of_part, needed.get((choice.part, False), 0))
-            first, last = first + of_part, last + rest
-        if first + last >= _MANY:
+            of_candidates, of_entries = of_candidates + of_part, of_entries + rest
+        if (every := of_candidates + of_entries) >= _MANY:
             self.context.say(
-                f"{Stage.EXPIRED_ADDRESSES}: up to {first + last:,} HEADs tell contents apart, in some "
-                f"{(first + last) / self.subjects.known.prices.heads:,.0f} s; what they prove is remembered"
+                f"{Stage.EXPIRED_ADDRESSES}: up to {every:,} HEADs tell contents apart, in some "
+                f"{every / self.subjects.known.prices.heads:,.0f} s; what they prove is remembered"
             )
-        asked = self._asked("asked", self._chosen(choice, choice.most, candidates=True), first)
+        asked = self._asked("asked", self._chosen(choice, choice.most, candidates=True), of_candidates)
         made = self._made(asked)
         entries = self._chosen(choice, rest, candidates=False)
-        more = self._asked("asked-entries", joined(entries, self.subjects.unproven(made), ["size"], "left_anti"), last)
+        entries = joined(entries, self.subjects.unproven(made), ["size"], "left_anti")
+        more = self._asked("asked-entries", entries, of_entries)
         return asked, more, made + self._made(more)
 
     def _asked(self, name: str, rows: Mapped, needed: int) -> Dataset:
         return self.out.put(name, rows, _ASKED) if needed else Dataset(_ASKED)
 
     def _chosen(self, choice: Choice, most: int, *, candidates: bool) -> Mapped:
-        """The subjects to ask for; of the rank that is not done whole, at most so many."""
+        """The subjects to ask for; of the rank that is not done whole, at most `most`."""
         rows = selected(self.subjects.unknown, _ASKED, lambda rows: pc.equal(rows["is_candidate"], candidates))
         found = selected(rows, _ASKED, partial(of_ranks, choice.whole))
         if choice.part is not None:
@@ -157,8 +159,8 @@ class Proofs:
     # --- what follows ---
 
     def _pending(self, choice: Choice, asked: Dataset, more: Dataset, made: Dataset) -> list[int]:
-        """The ranks that wait for later HEADs. Where a candidate was asked for and has no digest, none can help. Nor
-        can they where most of those of entries proved nothing: the same would be asked at every mark."""
+        """The ranks that wait for later HEADs. A size drops out if a candidate of it was asked for and has no digest:
+        no HEAD can help. A rank drops out if most HEADs of its entries proved nothing: every mark would repeat them."""
         answers = self.subjects.read(made)
         some = distinct(selected(answers, PROOFS_SCHEMA, _has_digest), "address")
         failed = distinct(joined(self.subjects.read(asked), some, ["address"], "left_anti"), "size")

@@ -34,8 +34,8 @@ _FAILURES = 20  # HEADs that fail in one task before it makes no more
 @dataclass(frozen=True)
 class Known:
     """Proofs of earlier marks (`proofs`, PROOFS_SCHEMA). `heads`: how many more HEADs may be made, `prices`: what they
-    cost. `is_mark`: a mark keeps only proofs of objects that its listing shows unchanged, and puts them down
-    anew."""
+    cost. `is_mark`: a mark asks, no look. A mark keeps only proofs of objects that its listing shows unchanged,
+    and puts them down anew; a look puts down none."""
 
     proofs: Dataset
     heads: int
@@ -44,10 +44,10 @@ class Known:
 
 
 def known(context: MarkContext, prices: Prices, seconds: float | None = None) -> Known:
-    """Find the proofs of the newest mark that proved anything, whatever became of those since.
+    """Find the proofs of the newest mark that proved anything: later marks may have proved nothing.
 
     `seconds`: what a mark took so far; None for a look. A look has no limit of time: its proofs are not kept, so it
-    gains nothing by stopping early. Nor has the first mark that has to prove anything.
+    gains nothing by stopping early. The first mark that has to prove anything has none either.
     """
     mark = Shelf.of(context, context.level).newest_complete(partial(_has_proofs, context))
     most, is_mark = context.settings.scale.store_heads or context.level.heads, seconds is not None
@@ -63,7 +63,8 @@ def _has_proofs(context: MarkContext, header: Header, each: Standing) -> bool:
     own = context.header
     is_here = place == (own.repository, own.repository_created, own.storage_namespace)
     has_some = is_here and each.mark.dataset(Stage.EXPIRED_ADDRESSES, PROOFS_SCHEMA, PROOFS, may_lack=True).rows > 0
-    return has_some and each.fault is None  # one that a wrong clock dates ahead would stay the newest
+    # Not one with a fault: if a wrong clock dated it ahead, it would stay the newest.
+    return has_some and each.fault is None
 
 
 def proofs_of(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

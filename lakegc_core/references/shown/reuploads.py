@@ -1,12 +1,13 @@
-"""Identical re-uploads: candidates that a branch shows although no dump of the server names them.
+"""Identical re-uploads: candidates that a branch shows although no staged dump names them.
 
 lakeFS compares entries by what they claim, not by address: an upload of the same bytes to a path that the head holds is
 not "uncommitted", and yet reads of the branch go to the new object. So branches are asked what they show: at the mark,
 to say what is garbage, and again at every look, to be sure. Small repositories are asked whole. In others, a candidate
-can only hide behind an entry of a head that is alike, wherever that one's object lies: only the paths of these are
-asked for.
+can hide only behind an alike entry of a head, wherever the object of that entry lies. So lakegc asks only for the paths
+of such entries.
 
-Contents are taken for different if their sizes differ, or by proof (see `proofs`): no ETag of a listing proves more.
+Contents are taken for different if their sizes differ, or by proof (see `proofs`). An ETag of a listing proves it only
+where lakegc.yaml says so.
 On blockstore `local` every branch is listed with the staged dump, so nobody is asked. What a server that compacts may
 not show is left waiting (see `compaction`).
 """
@@ -33,8 +34,8 @@ from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
 from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, find_classes, sum_classes
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
+from lakegc_core.references.shown.head_ranges import HeadRanges, read_head_ranges
 from lakegc_core.references.shown.heads import BranchHeads
-from lakegc_core.references.shown.held_ranges import HeldRanges, read_held
 from lakegc_core.references.shown.intervals import ALIKE, ALL, CHOSEN, CLASS, PLACES, RangePaths, of_ranks
 from lakegc_core.references.shown.proofs import Proofs, Proven
 from lakegc_core.references.shown.remembered import Known
@@ -65,9 +66,9 @@ class Reuploads:
     """Answers of lakeFS about candidates.
 
     - `verdicts`: each address once, and verdict: `rescued` (a branch shows it) or `unconfirmed` (it waits); a candidate
-      that has no row is shown nowhere. Others may be among them, as in `shown`
-    - `shown`: the addresses that branches show (SHOWN_SCHEMA), as often as they do. Others may be among them: of many
-      candidates a sieve is made
+      that has no row is shown nowhere. Addresses that are no candidates may be among them, as in `shown`
+    - `shown`: the addresses that branches show (SHOWN_SCHEMA), as often as they do. Addresses that are no
+      candidates may be among them: many candidates are looked up by hashes
     - `asked_at`: unix seconds of the last answer
     - `pages`, `seconds`: number of pages that were read, and the time that they took
     - `waiting`: classes that were not asked for, or that a server that compacts may not show (SIZES)
@@ -97,7 +98,7 @@ def find_reuploads(
     waited: Dataset,
     known: Callable[[], Known] | None = None,
 ) -> Reuploads | None:
-    """Find the candidates that branches show, or may hide. None: no branch can show any that the dump does not name.
+    """Find the candidates that branches show, or may hide. None: no branch can show any that the staged dump lacks.
 
     - `candidates`: address, size and etag, among other columns
     - `out`: where the search puts down what it finds
@@ -113,7 +114,7 @@ def find_reuploads(
 class _Search:
     entries: AlikeEntries
     known: Callable[[], Known] | None
-    is_compacted: bool
+    may_compact: bool
 
     @property
     def spark(self) -> SparkSession:
@@ -129,7 +130,7 @@ class _Search:
 
     def run(self) -> Reuploads | None:
         found = None if self.context.namespace.is_local else self._shown()
-        return self._answered([], None) if found is None and self.is_compacted else found
+        return self._answered([], None) if found is None and self.may_compact else found
 
     @cached_property
     def _classes(self) -> Dataset:
@@ -141,19 +142,20 @@ class _Search:
         is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
         if is_small and heads.entries_bound <= _WHOLE_BRANCH_ENTRIES:
             return self._asked_whole()
+        # A small repository is asked whole: nobody looks for entries there.
         hits = Dataset(ALIKE) if is_small else self.entries.find_hits(self._classes)
         if not (is_small or hits.rows or heads.misstated.rows):
             return None
-        held = self._held
-        if is_small or held.pages <= whole:
-            return self._asked(held.whole_branches(), None)
-        alike = joined(self.entries.alike_ranges(self._classes, hits), held.branch_counts(), ["range_id"])
+        ranges = self._head_ranges
+        if is_small or ranges.pages <= whole:
+            return self._asked(ranges.whole_branches(), None)
+        alike = joined(self.entries.alike_ranges(self._classes, hits), ranges.branch_counts(), ["range_id"])
         of_heads = self.entries.out.put(_OF_HEADS, selected(alike, ALIKE), ALIKE)
         return self._within_budget(of_heads) if of_heads.rows else None
 
     @cached_property
-    def _held(self) -> HeldRanges:
-        return read_held(self.spark, self.context, self.heads, self.entries.out)
+    def _head_ranges(self) -> HeadRanges:
+        return read_head_ranges(self.spark, self.context, self.heads, self.entries.out)
 
     @property
     def _budget(self) -> int:
@@ -192,42 +194,47 @@ class _Search:
     def _pages(self, places: Mapped, entries: str) -> dict[int, int]:
         """The number of requests that the places take on all branches, at most, by rank. `entries`: the column of how
         many entries each place has."""
-        rows = joined(places, self._held.branch_counts(), ["range_id"])
+        rows = joined(places, self._head_ranges.branch_counts(), ["range_id"])
         return summed(selected(rows, _COSTS, pages=partial(_cost, entries)), "pages", "rank")
 
     def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
         proven = self._proven(of_heads)
         rows = self._chosen(self._read(of_heads), proven)
-        without = list(proven.pending) if proven else []
-        rounds = 0
-        while True:
-            places = self._places(selected(rows, CHOSEN, partial(_not_of_ranks, tuple(without))), rounds)
-            pages = self._pages(places, "reach")
-            ranks = sorted(pages)
-            spent = np.cumsum([pages[rank] for rank in ranks])
-            every = pages.get(EVERY, 0)
-            dear = [rank for rank in ranks if rank != EVERY and every + pages[rank] > self._budget]
-            if not dear or every > self._budget or rounds == _ROUNDS:
-                break
-            rounds += 1
-            without += dear  # each takes more even alone: the others must not wait for them
-        affordable = int(np.searchsorted(spent, self._budget, "right"))
+        places, pages, without = self._affordable(rows, proven.pending if proven else ())
+        ranks = sorted(pages)
+        affordable = int(np.searchsorted(np.cumsum([pages[rank] for rank in ranks]), self._budget, "right"))
         if not (ranks or without):
             return _with(self._answered([], None) if proven else None, proven)
         if affordable == len(ranks) and not without:
-            return _with(self._asked(self._held.on_branches(places), None), proven)
+            return _with(self._asked(self._head_ranges.on_branches(places), None), proven)
         last = ranks[affordable - 1] if affordable else -1
         if affordable == len(ranks):
             last = _LAST  # all that is not left out is asked for
         # All places of classes up to this rank are asked for; of higher classes, some are not.
         waiting = self._waiting(distinct(rows, "size"), last, without)
         affordable_places = selected(places, PLACES, partial(_up_to, last))
-        return _with(self._asked(self._held.on_branches(affordable_places), waiting), proven)
+        return _with(self._asked(self._head_ranges.on_branches(affordable_places), waiting), proven)
+
+    def _affordable(self, rows: Mapped, pending: Sequence[int]) -> tuple[Mapped, dict[int, int], list[int]]:
+        """The places of rows (CHOSEN), the pages that they take by rank, and the ranks that were left out: those that
+        are `pending`, and each that takes more than the budget even alone, because the others must not wait for it."""
+        without = list(pending)
+        rounds = 0
+        while True:
+            places = self._places(selected(rows, CHOSEN, partial(_not_of_ranks, tuple(without))), rounds)
+            pages = self._pages(places, "reach")
+            every = pages.get(EVERY, 0)
+            too_costly = [rank for rank in sorted(pages) if rank != EVERY and every + pages[rank] > self._budget]
+            if not too_costly or every > self._budget or rounds == _ROUNDS:
+                return places, pages, without
+            rounds += 1
+            without += too_costly
 
     def _waiting(self, sizes: Mapped, last: int, left_out: Sequence[int]) -> Mapped:
         """The classes above rank `last` or in `left_out`, if heads hold alike entries (of these `sizes`): SIZES."""
         rows = selected(self._read(self._classes), SIZES, partial(_waits, last, left_out))
+        # Misstated entries may hide any class. If they are not asked for, all classes wait, not only those of `sizes`.
         if last >= EVERY or not self.heads.misstated.rows:
             rows = joined(rows, sizes, ["size"], "left_semi")
         return rows
@@ -287,7 +294,7 @@ class _Search:
 
     def _put_waiting(self, unasked: Mapped | None, shown: Mapped) -> Dataset:
         """The classes that were not asked for, and those that may lie in a compacted metarange."""
-        if self.is_compacted:
+        if self.may_compact:
             unseen = joined(self._read(self._classes), sizes_alike(self.entries, shown), ["size"], "left_semi")
             unseen = unseen if unasked is None else joined(unseen, unasked, ["size"], "left_anti")
             unseen = selected(unseen, SIZES, waited=partial(same, HAD_ITS_TURN))

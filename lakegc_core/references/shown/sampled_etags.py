@@ -1,4 +1,4 @@
-"""A sample of listed ETags, checked by HEADs, where lakegc.yaml says `etags: md5`. Each mark takes another one."""
+"""A sample of listed ETags, checked by HEADs, where lakegc.yaml says `etags: md5`. Each mark takes a different one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def check_etags(context: MarkContext, objects: DataFrame) -> None:
     if not store.listed_digests:
         return
     order = F.xxhash64(F.lit(context.header.mark_id), "address")
-    alike = objects.where(F.col("etag").rlike(MD5_ETAG)).orderBy(order, "address").limit(ETAGS_ASKED)
-    rows = [(row["address"], row["size"], row["etag"]) for row in collected(alike)]
+    sample = objects.where(F.col("etag").rlike(MD5_ETAG)).orderBy(order, "address").limit(ETAGS_ASKED)
+    rows = [(row["address"], row["size"], row["etag"]) for row in collected(sample)]
     found = ask_heads(store, rows)
     if found.contradiction:
         raise RefusedError(

@@ -23,7 +23,7 @@ from lakegc_core.store.base import Deletes, ObjectInfo
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge_unclear
 
-BEST = Deletes(batch=256, named=256)  # the most blobs a request takes
+BEST = Deletes(batch=256, etags_a_request=256)  # the most blobs a request takes
 _TAKEN = 202  # the service's only word for done, for a batch and for each delete in it
 _BATCH_REFUSED = {400, 405, 415, 501}  # one name can spoil a whole batch, and some servers have none
 

@@ -48,7 +48,7 @@ def read_kept(body: bytes, name: str, where: str) -> tuple[list[Kept], str]:
 
 
 def _read(blob: ElementTree.Element) -> Kept:
-    """TypeError or ValueError if a field is missing, or does not read."""
+    """TypeError or ValueError if a field is missing, or cannot be read."""
 
     def time_of(name: str) -> datetime:
         return parsedate_to_datetime(blob.findtext(f"Properties/{name}") or "")

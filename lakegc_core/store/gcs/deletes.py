@@ -28,7 +28,7 @@ from lakegc_core.store.repeated_deletes import BatchDeletes, DeleteAnswer, judge
 from lakegc_core.store.xml_pages import local_name, parsed
 
 _SINGLES = 16  # requests for one object side by side; the JSON API's batches are no faster, and hide single answers
-BEST = Deletes(requests=2 * _SINGLES, named=1)
+BEST = Deletes(requests=2 * _SINGLES, etags_a_request=1)
 
 
 class ObjectDeletes(BatchDeletes):

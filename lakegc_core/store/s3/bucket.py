@@ -68,8 +68,8 @@ class Bucket:
             raise IncompleteError(f"{self.root}: the transfer of {key!r} broke off: {code_of(error)}") from None
         except UnicodeError as error:
             raise UnusableKeyError(f"{self.root}: {key!r} is not Unicode text: no object is called so") from error
-        except ValueError:  # as boto3 has it of a date that does not read
-            raise IncompleteError(f"{self.root}: the store's answer about {key!r} does not read") from None
+        except ValueError:  # as boto3 has it of a date that cannot be read
+            raise IncompleteError(f"{self.root}: the store's answer about {key!r} cannot be read") from None
 
     def takes(self, operation: str, argument: str) -> bool:
         """True if the SDK knows this argument of an operation of S3."""

@@ -32,7 +32,7 @@ class ObjectDeletes(BatchDeletes):
     `connect` makes the client for deletes, when the first one is asked for.
     """
 
-    best: Deletes = Deletes(named=1000)
+    best: Deletes = Deletes(etags_a_request=1000)
     leaves_versions = True  # in a bucket that keeps them
 
     def __init__(self, bucket: Bucket, connect: Callable[[], Any]) -> None:

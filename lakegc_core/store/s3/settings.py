@@ -24,7 +24,7 @@ T = TypeVar("T")
 Answer = Mapping[str, Any]
 
 _DENIED = {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
-_ASLEEP = {"GLACIER", "DEEP_ARCHIVE"}  # classes whose objects do not read before they are restored
+_ASLEEP = {"GLACIER", "DEEP_ARCHIVE"}  # classes whose objects cannot be read before they are restored
 _PAGES = 20  # of open uploads that are counted; a page has 1,000
 
 

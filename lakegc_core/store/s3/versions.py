@@ -30,7 +30,7 @@ _CHANGED = DeleteAnswer.not_met("PreconditionFailed")
 class VersionDeletes(ObjectDeletes):
     """Deletes that leave nothing that could be brought back. Cost one more request a key."""
 
-    best: Deletes = Deletes(batch=100, named=100)
+    best: Deletes = Deletes(batch=100, etags_a_request=100)
     leaves_versions = False
 
     def ask_batch(self, keys: Sequence[str], gate: Gate, etags: Mapping[str, str]) -> Mapping[str, DeleteAnswer]:

@@ -70,7 +70,7 @@ def test_a_backup_into_which_nobody_can_look_is_told(tmp_path: Path) -> None:
         damaged = context.artifacts("m3")
         damaged.store.write(f"{damaged.folder}/backup.json", b"{}")
         of_record, of_nothing, of_place = backups(context).unknown
-        assert of_record.startswith("nobody knows if mark m2 has a backup: its record does not read")
+        assert of_record.startswith("nobody knows if mark m2 has a backup: its record cannot be read")
         assert of_nothing.startswith("nobody knows if mark m3 has a backup") and "names no place" in of_nothing
         assert of_place.startswith("nobody can look for copies in the backup in no place: ")
 

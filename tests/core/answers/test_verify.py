@@ -1,4 +1,4 @@
-"""`verify`: a statement is computed again from what lies there; whatever differs or does not read is named."""
+"""`verify`: a statement is computed again from what lies there; whatever differs or cannot be read is named."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_part_of_the_journal_that_was_passed_over_is_told_and_stops_no_answer(
     found = verified(swept)
     part = f"{swept.context.mark.folder}/sweeps/1/outcomes/{file.name}"
     assert not found.differs and not found.is_whole, said(found)
-    assert found.sweeps[0].unread == [f"{part} did not read when the sweep was closed: nobody knows what it told"]
+    assert found.sweeps[0].unread == [f"{part} could not be read when the sweep was closed: nobody knows what it told"]
 
     says: list[str] = []
     context = replace(open_mark(swept.lake.open("lake"), "m1"), say=says.append)
@@ -223,7 +223,7 @@ def test_a_plan_of_which_a_part_was_passed_over_is_not_compared(swept: Swept) ->
         flip(file)
     close_sweep(swept.spark, swept.context)
     found = verified(swept)
-    assert not found.differs and "did not read when the sweep was closed" in found.sweeps[0].unread[0], said(found)
+    assert not found.differs and "could not be read when the sweep was closed" in found.sweeps[0].unread[0], said(found)
 
 
 def test_a_plan_and_a_journal_that_do_not_belong_together_are_refused_by_the_names_of_objects(swept: Swept) -> None:

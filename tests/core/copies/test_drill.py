@@ -215,7 +215,7 @@ def test_what_does_not_read_after_a_drill_fails_it_by_name_and_the_drill_is_over
     assert not report["passed"] and outcomes(report) == {"back": 2, "different": 1}
     assert drills.unfinished(mark) == []
     (bad,) = (each for each in report["objects"] if each["problem"])
-    assert (bad["address"], bad["problem"]) == (victim, "it does not read: InvalidObjectState")
+    assert (bad["address"], bad["problem"]) == (victim, "it cannot be read: InvalidObjectState")
     assert "1 of 3 objects did not come back" in backup_guard(mark)
 
 

@@ -89,4 +89,4 @@ def test_of_a_sweep_that_broke_off_what_reads_is_known(spark: SparkSession, swep
     sweep = swept.files("lake") / context.mark.folder / "sweeps/1"
     (sweep / "report.json").unlink()
     assert {row["address"] for row in deleted_objects(spark, context).collect()} == DEAD.keys()
-    assert "sweeps/1/plan.json does not read" in said[0], "it names a mark whose manifests do not read"
+    assert "sweeps/1/plan.json cannot be read" in said[0], "it names a mark whose manifests cannot be read"

@@ -34,7 +34,7 @@ from lakegc_core.judging.address_rows import (
     decide,
     index_rows,
 )
-from lakegc_core.references.ranges.range_files import by_reading
+from lakegc_core.references.ranges.range_files import by_range_and_mark
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter
@@ -142,7 +142,7 @@ def test_of_an_index_count_the_sought_hashes_in_ranges_that_are_retained_and_wer
         addresses = _written(
             f"{folder}/sought", pa.schema([("hash", pa.int64())]), [(each,) for each in sorted(sought)]
         )
-        those = (retained.keys("range_id", "read_in", by=by_reading), addresses.keys("hash"))
+        those = (retained.keys("range_id", "read_in", by=by_range_and_mark), addresses.keys("hash"))
         make = partial(index_rows, IN_RANGE_BEFORE, "m1", *those)
         ids = pa.array([each for each, _ in index], pa.string())
         rows = pa.table({"range_id": ids.dictionary_encode() if repeated else ids, "hash": [each for _, each in index]})

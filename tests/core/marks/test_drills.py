@@ -113,7 +113,7 @@ def test_a_record_that_was_altered_is_no_pass_and_keeps_all_copies(context: Repo
     store, report = connect(context.workspace), f"{context.home}/drills/d1/report.json"
     store.write(report, store.read(report).replace(b'"passed": false', b'"passed": true'))
     facts = drills.last_drill(context)
-    assert state(context) == ("d1", "damaged") and facts is not None and "does not read" in facts.problem
+    assert state(context) == ("d1", "damaged") and facts is not None and "cannot be read" in facts.problem
 
     quarantine.begin(context, "m2", 1, 1.0)
     connect(quarantine.place_of(context, "m2")).write("data/a", b"abc")

@@ -221,7 +221,7 @@ def test_copies_of_a_mark_of_another_namespace_stay_and_so_does_the_mark(
     assert copies(context) == 1 and "m1" not in done.retired
 
 
-@pytest.mark.parametrize("what", ["sweep 1 lost", "a ring", "does not read"])
+@pytest.mark.parametrize("what", ["sweep 1 lost", "a ring", "cannot be read"])
 def test_copies_of_live_data_and_their_mark_stay_until_a_restore_brought_all_of_it_back(
     context: RepositoryContext, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -232,7 +232,7 @@ def test_copies_of_live_data_and_their_mark_stay_until_a_restore_brought_all_of_
     if what == "a ring":
         found = {"gone": {"main/a": "data/a"}, "at": START}
         mark.store.write(f"{mark.folder}/sweeps/1/{STOPPED}", encode(sealed(found)))
-    elif what == "does not read":
+    elif what == "cannot be read":
         mark.store.write(f"{mark.folder}/sweeps/1/report.json", b"{")
     at(monkeypatch, 100)
     done = retire(context, 2)
@@ -243,7 +243,7 @@ def test_copies_of_live_data_and_their_mark_stay_until_a_restore_brought_all_of_
         report = {"outcomes": {outcome: 1}, "taken_back": [], "finished_at": START + day * DAY, "whole": whole}
         folder = f"{mark.folder}/{RESTORES}/{datetime.fromtimestamp(START + day * DAY, UTC).strftime(STAMP)}"
         write_report(mark.store, folder, report)
-    assert bool(empty(context, None).emptied) is (what != "does not read")
+    assert bool(empty(context, None).emptied) is (what != "cannot be read")
 
 
 def test_one_quarantine_or_mark_that_cannot_be_deleted_keeps_no_other(

@@ -209,7 +209,7 @@ def test_a_mark_whose_header_is_damaged_may_have_read_last(made: Made, tmp_path:
     assert later_marks(own).others
 
 
-# --- marks that do not read ---
+# --- marks that cannot be read ---
 
 
 def written(context: Any, tmp_path: Path, days: float) -> None:

@@ -1,4 +1,4 @@
-"""The journal of rescues: the last time of each object counts, and what does not read counts for every object."""
+"""The journal of rescues: the last time of each object counts, and what cannot be read counts for every object."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_strange_file_in_the_journal_of_rescues_counts_as_a_part_that_does_not
     store.write(f"{folder}/{name}", b"half")
     written = store.head(f"{folder}/{name}").last_modified.timestamp()
     assert rescues.journal(quick, context) == rescues.Rescues(unread_until=written + APART)
-    assert said == [f"{folder}/{name} does not read: which objects it says were live again is not known"]
+    assert said == [f"{folder}/{name} cannot be read: which objects it says were live again is not known"]
 
 
 def test_an_empty_file_in_the_journal_of_rescues_is_a_marker_and_passed_over(

@@ -414,7 +414,7 @@ def test_of_a_mark_whose_sweep_has_a_torn_report_retire_says_what_to_do(context:
     done = retire(context, 2)
     assert set(done.retired) == {"m2"}
     assert done.kept["m1"] == (
-        "the report of sweep 1 of it does not read: remove that file; then close it (lakegc sweep … --close)"
+        "the report of sweep 1 of it cannot be read: remove that file; then close it (lakegc sweep … --close)"
     )
 
 

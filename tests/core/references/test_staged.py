@@ -52,10 +52,10 @@ def test_a_file_of_the_dump_gives_all_its_addresses() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "does not read as parquet"),
-        (b"[]", "does not read as parquet"),
-        (dump_file("data/a")[:-1], "does not read as parquet"),
-        (dump_file("data/a")[4:], "does not read as parquet"),
+        (b"", "cannot be read as parquet"),
+        (b"[]", "cannot be read as parquet"),
+        (dump_file("data/a")[:-1], "cannot be read as parquet"),
+        (dump_file("data/a")[4:], "cannot be read as parquet"),
         (dump_file("data/a", column="address"), "no column physical_address"),
         (dump_file("data/a", None), "empty address"),
     ],
@@ -107,7 +107,7 @@ def test_a_dump_that_is_damaged_is_an_error_and_one_of_nothing_staged_has_no_row
         assert rows == [{"address": address, "exact": True}] and found.facts.rows == 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(context.client), "prepare_uncommitted", damaging(served.files("lake"), context))
-            with pytest.raises(CorruptFileError, match="does not read as parquet"):
+            with pytest.raises(CorruptFileError, match="cannot be read as parquet"):
                 dump_staged(quick, context, "damaged")
 
 

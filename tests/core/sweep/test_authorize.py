@@ -22,7 +22,7 @@ from lakegc_core.policy.safety import FULL, STANDARD, Level
 from lakegc_core.store.base import HeadAnswer, connect
 from lakegc_core.store.local.store import LocalStore
 from lakegc_core.sweep.authorize import (
-    _holding,
+    _marks_with_copies,
     check_look_delay,
     confirmed_at,
     judge,
@@ -94,7 +94,7 @@ def test_of_the_marks_that_have_copies_of_what_is_gone_few_are_named_that_have_a
     def named(*missing: str) -> tuple[str, ...]:
         mark = replace(context, header=replace(context.header, mark_id=f"of-{len(missing)}"))
         write_mark(mark.mark, 8, missing=missing)
-        return _holding(mark)
+        return _marks_with_copies(mark)
 
     assert named("data/a", "data/b", "data/nowhere") == ("m2",)
     assert named("data/a", "data/c") == ("m6", "m3")
@@ -116,8 +116,8 @@ def test_a_quarantine_that_refuses_to_answer_may_have_copies_and_hides_no_other(
     monkeypatch.setattr(LocalStore, "try_heads", refusing)
     mark = replace(context, header=replace(context.header, mark_id="m8"))
     write_mark(mark.mark, 8, missing=("data/a",))
-    assert _holding(mark) == ("m2", "m3")
-    assert "lakegc restore lake m3" in copies("lake", _holding(mark))
+    assert _marks_with_copies(mark) == ("m2", "m3")
+    assert "lakegc restore lake m3" in copies("lake", _marks_with_copies(mark))
 
 
 def test_a_look_waits_until_uploads_of_the_time_of_the_listing_are_staged(

@@ -15,11 +15,11 @@ from lakegc_core.sweep.candidates import (
     JUDGED,
     WITH_RANK,
     answered,
+    as_judged,
     by_rank,
     live,
     looked_at,
     not_shown,
-    planned,
     shown_of,
     stamped,
     with_rank,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-LOOKED_AT = pa.schema([*JUDGED, pa.field("live", pa.bool_()), pa.field("held", pa.bool_())])
+LOOKED_AT = pa.schema([*JUDGED, pa.field("referred", pa.bool_()), pa.field("held", pa.bool_())])
 ANSWERED = pa.schema([*JUDGED, pa.field("verdict", pa.string())])
 
 
 def row(address: str, outcome: str = "planned", **more: Any) -> Json:
     plain = {"address": address, "size": 1, "last_modified": NOW, "etag": None, "since": NOW - timedelta(days=3)}
-    return plain | {"outcome": outcome, "canary": False, "live": False, "held": False, "verdict": None} | more
+    return plain | {"outcome": outcome, "canary": False, "referred": False, "held": False, "verdict": None} | more
 
 
 def outcomes(rows: Any) -> dict[str, str]:
@@ -47,12 +47,12 @@ def outcomes(rows: Any) -> dict[str, str]:
 def test_what_a_look_found_decides_and_what_is_gone_already_stays_so(quick: SparkSession, made: Rows) -> None:
     rows = [
         row("goes"),
-        row("live", live=True, held=True, since=NOW),
+        row("live", referred=True, held=True, since=NOW),
         row("held", held=True, since=NOW),
         row("late", since=NOW),
-        row("gone", "already_gone", live=True),
+        row("gone", "already_gone", referred=True),
         row("another", "unconfirmed", since=NOW),
-        row("another, and live", "unconfirmed", live=True),
+        row("another, and live", "unconfirmed", referred=True),
     ]
     ready = (NOW - timedelta(days=2)).timestamp()
     found = made(quick, rows, LOOKED_AT).then(JUDGED, partial(looked_at, ready))
@@ -107,13 +107,13 @@ def test_an_outcome_that_is_known_stays_and_the_others_are_planned(quick: SparkS
     rows = made(
         quick, [row("a", "already_gone"), row("b") | {"outcome": None}], shape.set(5, pa.field("outcome", pa.string()))
     )
-    assert outcomes(rows.then(JUDGED, partial(planned, False))) == {"a": "already_gone", "b": "planned"}
+    assert outcomes(rows.then(JUDGED, partial(as_judged, is_canary=False))) == {"a": "already_gone", "b": "planned"}
 
 
-def test_small_rings_come_first_and_every_row_has_its_ring(quick: SparkSession) -> None:
+def test_small_ranks_come_first_and_every_row_has_its_rank(quick: SparkSession) -> None:
     rows = few(quick, [row(f"data/{number}") for number in range(5_000)], JUDGED).then(WITH_RANK, with_rank)
     every = told(rows.then(WITH_RANK, partial(by_rank, WITH_RANK)))
     assert len(every) == 5_000 and [each["rank"] for each in every] == sorted(each["rank"] for each in every)
-    share = [sum(each["rank"] == ring for each in every) / 5_000 for ring in (5, 4, 3)]
+    share = [sum(each["rank"] == rank for each in every) / 5_000 for rank in (5, 4, 3)]
     assert share == pytest.approx([0.9, 0.09, 0.009], rel=0.2)
     assert {(each["attempt"], each["at"].timestamp()) for each in told(stamped(rows, 3, 7.5))} == {(3, 7.5)}

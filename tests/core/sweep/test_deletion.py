@@ -306,6 +306,6 @@ def test_a_plan_that_names_what_is_not_lakefs_or_too_young_deletes_nothing(bench
     rows[-1] |= {"last_modified": datetime.fromtimestamp(time.time() + 60, UTC)} if odd == "young" else {"address": odd}
     writer = PartWriter(bench.artifacts, "plan", PLAN_SCHEMA)
     writer.write(pa.RecordBatch.from_pylist(rows, schema=PLAN_SCHEMA))
-    with pytest.raises(MarkError, match="It was altered"):
+    with pytest.raises(MarkError, match="The plan was altered"):
         list(bench.work(lambda: None).run(Piece(replace(bench.source, part=writer.close()[0]))))
     assert bench.left() == ADDRESSES

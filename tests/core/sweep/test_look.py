@@ -137,7 +137,7 @@ def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_
     assert [tuple(row) for row in found.branches(quick).as_frame().collect()] == [("main", second.meta_range_id)]
     assert {each.layer for each in marked.index.sources} == {"m1"}
     assert {each.layer for each in found.index.sources} == {"m1", LOOK}, "a head may hold ranges of either"
-    layers = {row["range_id"]: row["layer"] for row in found.counted(quick).as_frame().collect()}
+    layers = {row["range_id"]: row["layer"] for row in found.retained_ranges(quick).as_frame().collect()}
     assert sorted(layers.values()) == [LOOK, "m1"]
     assert (found.branch_count, found.entries_bound, found.entries.rows) == (
         1,

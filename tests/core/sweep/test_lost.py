@@ -33,7 +33,9 @@ def store(tmp_path: Path) -> LocalConfig:
 
 
 def table(*rows: tuple[str, str]) -> pa.Table:
-    return pa.table({"address": [row[0] for row in rows], "size": [1] * len(rows), "outcome": [row[1] for row in rows]})
+    shape = pa.schema([("address", pa.string()), ("size", pa.int64()), ("outcome", pa.string())])  # as of plans
+    found = [{"address": address, "size": 1, "outcome": outcome} for address, outcome in rows]
+    return pa.Table.from_pylist(found, shape)
 
 
 def test_what_is_live_again_and_yet_gone_is_lost_and_what_is_there_is_rescued(store: LocalConfig) -> None:

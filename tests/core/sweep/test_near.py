@@ -26,7 +26,7 @@ from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.sweep import near, rings, waves
 from lakegc_core.sweep.canaries import Canaries
-from lakegc_core.sweep.near import Near, gone, note, noted
+from lakegc_core.sweep.near import Near, note, noted, taken
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.lakefs import Sandbox
 from tests.core.sweep.test_canaries import no_branches, no_commits_that_are_kept_for
@@ -96,7 +96,7 @@ def test_a_plan_of_live_objects_is_stopped_after_ten_of_them_which_are_named_and
     before = stored(blind)
     if then:
         with monkeypatch.context() as patch, pytest.raises(Crash):
-            patch.setattr(waves, "gone", dying)
+            patch.setattr(waves, "taken", dying)
             pipeline.sweep(spark, blind)
         assert len(before - stored(blind)) == 10
     found = (then or pipeline.sweep)(spark, blind)
@@ -175,15 +175,15 @@ def test_a_path_that_is_gone_counts_whatever_other_paths_answer(odd: Exception) 
     silent = ServerError("no answer")
     context = context_of({"odd": (silent, odd), "gone": (silent, 410), "whole": (f"{HERE}/3", 200)})
     paths = [Near("main", name, f"{HERE}/{number}") for number, name in enumerate(("odd", "gone", "whole"), 1)]
-    assert gone(context, paths, all_of) == {"main/gone": f"{HERE}/2"}
+    assert taken(context, paths, all_of) == {"main/gone": f"{HERE}/2"}
     with pytest.raises(IncompleteError, match="'odd' on main"):
-        gone(context, [paths[0], paths[2]], all_of)
+        taken(context, [paths[0], paths[2]], all_of)
 
 
 def test_a_path_that_shows_another_object_than_before_the_ring_is_none_that_the_ring_took() -> None:
     """Somebody moved the branch onto a commit whose object an earlier sweep had deleted."""
     context = context_of({"moved": (f"{HERE}/9", 410)})
-    assert gone(context, [Near("main", "moved", f"{HERE}/1")], all_of) == {}
+    assert taken(context, [Near("main", "moved", f"{HERE}/1")], all_of) == {}
 
 
 @pytest.mark.parametrize("shown", [f"{HERE}/1", None])
@@ -191,9 +191,9 @@ def test_a_path_whose_object_no_plan_has_ends_the_sweep_and_is_not_said_to_be_ta
     context = context_of({"taken": (f"{HERE}/2", 410), "vanished": (shown, 410)})
     paths = [Near("main", "taken", f"{HERE}/2"), Near("main", "vanished", f"{HERE}/1")]
     with pytest.raises(IncompleteError, match=r"'vanished' on main .*/x/1.* did not plan .* --close"):
-        gone(context, paths[1:], none_of)
+        taken(context, paths[1:], none_of)
     planned = {"data/x/2"}
-    assert gone(context, paths, planned.intersection) == {"main/taken": f"{HERE}/2"}
+    assert taken(context, paths, planned.intersection) == {"main/taken": f"{HERE}/2"}
 
 
 def test_imports_are_not_read_before_a_ring_and_stop_no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_where_no_path_reads_before_a_ring_and_one_cannot_be_told_the_sweep_brea
 
 
 def paths_near(monkeypatch: pytest.MonkeyPatch, shown: Answered) -> list[Near]:
-    """The paths that read before a ring."""
+    """The paths that can be read before a ring."""
     context = context_of(shown)
     monkeypatch.setattr(near, "last_paths", lambda *_: [("main", path) for path in shown])
     monkeypatch.setattr(near, "_refs", lambda _: ({"main"}, ["main"]))

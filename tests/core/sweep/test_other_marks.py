@@ -29,5 +29,5 @@ def test_what_sweeps_of_other_marks_left_is_asked_for_once(tmp_path: Path, monke
         for stage in STAGES:
             finish(context, stage)
         sweep = SweepRecord(NO_SPARK, context, dry_run=False)
-        assert sweep.others.deleted() is None and sweep.others.deleted() is None and not sweep.taken_back()
+        assert sweep.other_marks.deleted() is None and sweep.other_marks.deleted() is None and not sweep.taken_back()
     assert len(asked) == 1

@@ -167,7 +167,7 @@ class Neighbours:
 
     @property
     def facts(self) -> Any:
-        named = (("far", "its newest mark does not read"),) * self.unknown
+        named = (("far", "its newest mark cannot be read"),) * self.unknown
         return SimpleNamespace(neighbours=NeighbourFacts(3, self.unknown, named, 7 * 86_400.0, 0, unread=self.unread))
 
 
@@ -179,7 +179,7 @@ def checked(look: Any, *, strict: bool, accepted: dict[str, str], known: tuple[s
 
 
 def test_a_strict_sweep_stops_where_a_look_cannot_read_what_a_neighbour_noted() -> None:
-    with pytest.raises(RefusedError, match=r"does not read.*Nothing more was deleted"):
+    with pytest.raises(RefusedError, match=r"cannot be read.*Nothing more was deleted"):
         checked(Neighbours(1), strict=True, accepted={})
     checked(Neighbours(1), strict=True, accepted={"neighbours": "it is an archive"})
     checked(Neighbours(1), strict=False, accepted={})

@@ -40,7 +40,7 @@ def test_earlier_sweeps_tell_the_rate_and_the_large_ones_most_of_it(context: Mar
     report(context, 2, {"objects": 0, "requests": 0, "seconds": 0.0})
     report(context, 3, {"objects": 9_000, "requests": 1, "seconds": 80.0})
     report(context, 4, {"objects": 1_000, "requests": 1, "seconds": 20.0})
-    report(context, 5, {"objects": "many"})  # does not read
+    report(context, 5, {"objects": "many"})  # cannot be read
     report(context, 6, {"objects": 10, "requests": 1, "seconds": 20.0})  # of few, which tells no rate
     now = NOW.timestamp()
     assert estimate(context, 500, 20.0, now + 22) == {

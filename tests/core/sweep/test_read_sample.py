@@ -33,7 +33,7 @@ def test_a_sample_reads_paths_of_heads_and_tells_those_whose_data_is_gone(spark:
     world.repo.delete("main", "tables/3")  # no such path any more: nothing is wrong with that
     assert sample.read_again(world.context, whole) == {"main/tables/1": 410}
     known = replace(whole, unreadable={"main/tables/1": 410})
-    assert sample.read_again(world.context, known) == {}, "what did not read before is no news"
+    assert sample.read_again(world.context, known) == {}, "what could not be read before is no news"
 
 
 def test_a_sample_tells_an_object_without_bytes_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_sweep_that_broke_off_is_gone_on_with_and_one_that_is_over_is_not(cont
 def test_a_sweep_whose_report_was_removed_is_closed_anew_although_a_later_one_stands(
     quick: SparkSession, context: MarkContext, tmp_path: Path
 ) -> None:
-    """So a person is told where a report does not read."""
+    """So a person is told where a report cannot be read."""
     first = record(context, quick)
     plan(context, first, "a", "b", "c")
     journal(context, first, ("a", "deleted", 1), ("b", "failed:503", 1), ("c", "failed:503", 1))

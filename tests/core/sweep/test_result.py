@@ -24,7 +24,7 @@ def test_failures_of_all_codes_are_counted_together_and_said() -> None:
 
 def test_failures_beside_a_spent_budget_do_not_pass_for_all_that_is_left() -> None:
     said = result({"failed:403": 2, "over_budget": 5}, over_budget={"objects": 5, "bytes": 50}).trouble
-    assert "2 objects could not be deleted; the budget left 5 others" in said and "Run the same sweep" not in said
+    assert "2 objects could not be deleted; the budget kept 5 others back" in said and "Run the same sweep" not in said
     limited = result({"failed:403": 2}, budget={"most_objects": 1}).trouble
     assert "2 objects could not be deleted in this sweep, or in one within a week before it; " in limited
 

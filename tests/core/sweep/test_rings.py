@@ -115,7 +115,7 @@ def test_a_sound_sweep_deletes_all_ring_by_ring_also_after_a_kill_between_rings(
     before, seen = lake.stored(), sent(monkeypatch)
     lake.mark("m1")
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(waves, "gone", dying_at(2))
+        patch.setattr(waves, "taken", dying_at(2))
         lake.sweep("m1")
     assert seen == [10, 10] and len(before - lake.stored()) == 20
     found = lake.sweep("m1")
@@ -128,10 +128,10 @@ def test_a_sound_sweep_deletes_all_ring_by_ring_also_after_a_kill_between_rings(
 def dying_at(call: int) -> Any:
     calls: list[Any] = []
 
-    def gone(*arguments: Any) -> dict[str, str]:
+    def taken(*arguments: Any) -> dict[str, str]:
         calls.append(arguments)
         if len(calls) == call:
             raise Crash
         return {}
 
-    return gone
+    return taken

@@ -244,7 +244,7 @@ def test_a_delete_without_an_answer_stays_one_when_the_budget_is_spent(
     with behaving(lambda address: SILENT):
         found = sweep(town, mark, most_requests=2)
     assert (found.outcomes["failed:no_answer"], found.over_budget["objects"]) == (2, 3)
-    assert "the budget left 3 others" in found.trouble and "sweep again" not in found.trouble
+    assert "the budget kept 3 others back" in found.trouble and "sweep again" not in found.trouble
     again = sweep(town, mark, most_objects=1)
     assert (again.outcomes["deleted"], again.over_budget["objects"]) == (3, 2), "the store was asked for the two"
     assert sweep(town, mark).outcomes["deleted"] == 2 and town.told() == (5, 60)

@@ -29,7 +29,7 @@ def waiting(*sweeps: dict[str, Any], **more: Any) -> dict[str, Any]:
         (waiting(sweepable_from=FAR_OFF), "gap", "not unreferenced for long enough yet"),
         (waiting(refused=[{"name": "shrink"}], sweepable_from=FAR_OFF), "guard", "a guard refuses the sweep"),
         (waiting(swept(None, None)), "broke_off", "a sweep broke off"),
-        (waiting(swept("held"), swept("over_budget")), "over_budget", "the budget left it"),
+        (waiting(swept("held"), swept("over_budget")), "over_budget", "the budget kept it back"),
         (waiting(swept("left")), "left", "a ring stopped the sweep, or it was closed"),
         (waiting(swept("failed:AccessDenied")), "failed:AccessDenied", "its delete failed (AccessDenied)"),
         (waiting(swept("refused:foreign")), "refused:foreign", "the sweep does not take it (foreign)"),

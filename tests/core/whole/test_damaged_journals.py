@@ -74,7 +74,7 @@ def told(town: Nights) -> int:
 def test_what_an_optimized_mark_takes_over_and_does_not_read_makes_it_a_clean_one(town: Nights, file: str) -> None:
     flip(town.one(f"marks/{file}"))
     town.at(4.9)
-    assert "what is taken over does not read" in town.mark("m4")
+    assert "what is taken over cannot be read" in town.mark("m4")
     town.at(5)
     town.sweep("m4")
     assert gone(town) == 11

@@ -114,10 +114,10 @@ def readers(lake: Lake) -> dict[str, Callable[[MarkContext], Any]]:
 
 
 def rules_remembered(context: MarkContext) -> Any:
-    """The rules on record. One that does not read is no error to a mark: it keeps more instead."""
+    """The rules on record. One that cannot be read is no error to a mark: it keeps more instead."""
     found = rules_memory._read(context, time.time())
     if any(each.rules is None for each in found):
-        raise MarkError("a record does not read")
+        raise MarkError("a record cannot be read")
     return found
 
 

@@ -24,7 +24,7 @@ from lakegc_core.references.commits.retained import (
     find_retained,
     heads_digest,
     walk_until_known,
-    write_heads,
+    write_branches,
 )
 from lakegc_core.tables.parts import Part, read_part
 from lakegc_sandbox import Repository
@@ -80,7 +80,7 @@ def test_a_repository_without_rules_is_refused_unless_every_commit_counts(contex
 
 def test_a_list_without_any_branch_is_not_whole(context: MarkContext) -> None:
     with pytest.raises(IncompleteError, match="lists no branch of lake"):
-        write_heads(asking(context, Client([])), "refs")
+        write_branches(asking(context, Client([])), "refs")
 
 
 def test_branches_are_listed_until_two_listings_agree(context: MarkContext) -> None:

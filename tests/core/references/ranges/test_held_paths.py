@@ -18,7 +18,7 @@ from lakegc_core.marks.metadata_files import MetadataFiles
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
-from lakegc_core.references.ranges.held_paths import HeldByPath, _PathReader, held_by_path, may_hold
+from lakegc_core.references.ranges.held_paths import HeldByPath, _PathReader, held_by_path, may_contain
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import DatasetFolder
 from lakegc_core.tables.parts import read_part
@@ -37,7 +37,7 @@ def ranges(*bounds: tuple[bytes, bytes]) -> pa.Table:
 def test_a_range_that_holds_a_held_path_is_always_read(glob: str, paths: list[str]) -> None:
     keys = sorted(path.encode() for path in paths)
     if any(PathGlobs((glob,)).any(pa.array(paths)).to_pylist()):
-        assert may_hold(ranges((keys[0], keys[-1])), fixed_prefix(glob)).to_pylist() == [True]
+        assert may_contain(ranges((keys[0], keys[-1])), fixed_prefix(glob)).to_pylist() == [True]
 
 
 def test_a_range_beside_the_held_folder_is_not_read() -> None:
@@ -49,8 +49,8 @@ def test_a_range_beside_the_held_folder_is_not_read() -> None:
         (b"l", b"l\xff"),
         (b"legal", b"legal"),
     )
-    assert may_hold(ranges(*bounds), b"legal/").to_pylist() == [False, False, True, True, True, False]
-    assert may_hold(ranges(*bounds), b"").to_pylist() == [True] * len(bounds)
+    assert may_contain(ranges(*bounds), b"legal/").to_pylist() == [False, False, True, True, True, False]
+    assert may_contain(ranges(*bounds), b"").to_pylist() == [True] * len(bounds)
 
 
 def test_a_lost_range_into_which_a_hold_reaches_is_named_with_what_to_do(tmp_path: Path) -> None:

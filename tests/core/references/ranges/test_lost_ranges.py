@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakegc_core.lakefs.files import graveler
 from lakegc_core.references.ranges.lost_ranges import NOTHING_IGNORED, Ignored, read_in
-from lakegc_core.references.ranges.range_files import reading
+from lakegc_core.references.ranges.range_files import range_reader
 from tests.support.lake import lake
 
 
@@ -19,7 +19,7 @@ def test_a_lost_range_is_taken_out_if_as_many_ignored_metaranges_hold_it_as_meta
         for number in range(6):
             repository.upload("main", f"a/{number}", b"x", age=timedelta(days=9))
         commit = repository.commit("main", "six")
-        reader = reading(served.begin("lake", "m1"))
+        reader = range_reader(served.begin("lake", "m1"))
         files = served.files("lake") / "_lakefs"
         told = graveler.read_metarange((files / commit.meta_range_id).read_bytes()).to_pylist()
         ranges = [{"range_id": each["range_id"], "references": 1} for each in told]

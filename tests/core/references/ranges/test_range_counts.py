@@ -125,4 +125,4 @@ def test_so_does_a_lost_range(tmp_path: Path, there: bool) -> None:
 def _lost(kind: str, *, there: bool) -> tuple[type[Exception], str]:
     if there:
         return ObjectNotFoundError, f"^{kind} {ID}: .*Bring .* back"
-    return CorruptFileError, rf"does not read now. {kind} {ID}: [^.]*\. This mark cannot .* it will be a clean one"
+    return CorruptFileError, rf"cannot be read now. {kind} {ID}: [^.]*\. This mark cannot .* it will be a clean one"

@@ -68,7 +68,7 @@ def test_the_newest_mark_that_proved_anything_is_asked(served: Lake) -> None:
             lambda served: (
                 served.files("lake").joinpath(marked(served, "m2", "b").mark.folder, "mark.json").write_text("{")
             ),
-            id="that does not read",
+            id="that cannot be read",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_delays_have_a_picture_from_the_second_sweep_on_and_what_waits_longest_i
     text = read(both).text
     assert "12 November 2026, 16:30 UTCm11deleted2100 B25h9.0 days" in text
     assert "12 November 2026, 16:30 UTC: 9.0 days for 99 % of 2 objects" in text and "100h" not in text
-    assert "Oldest garbage: unreferenced since 2026-11-01 02:00 UTC · the budget left it · data/<a>" in text
+    assert "Oldest garbage: unreferenced since 2026-11-01 02:00 UTC · the budget kept it back · data/<a>" in text
 
 
 def test_one_mark_alone_is_no_picture() -> None:

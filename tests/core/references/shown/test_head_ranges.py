@@ -17,8 +17,8 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.pipeline import MARKING
 from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA
+from lakegc_core.references.shown.head_ranges import read_head_ranges
 from lakegc_core.references.shown.heads import BranchHeads, heads_of_mark
-from lakegc_core.references.shown.held_ranges import read_held
 from lakegc_core.references.shown.intervals import PLACES
 from lakegc_core.spark.tasks import Mapped
 from lakegc_core.spark.versions import frame_of
@@ -46,7 +46,7 @@ def served(tmp_path: Path) -> Iterator[Lake]:
         yield found
 
 
-def held_by(served: Lake) -> Mapping[str, list[str]]:
+def heads_by_range(served: Lake) -> Mapping[str, list[str]]:
     """The names of the branches that hold each range, as the files of the heads say."""
     repository = served.sandbox.repository("lake")
     found: dict[str, list[str]] = {}
@@ -71,14 +71,16 @@ def test_every_range_of_the_heads_is_there_with_the_number_of_its_branches(
 ) -> None:
     """`marks`: the number of those that have read the heads' metaranges."""
     context, heads = of_mark(quick, served)
-    right = held_by(served)
+    right = heads_by_range(served)
     assert Counter(map(len, right.values())) == Counter([3, 1])
     heads = replace(heads, metaranges=Dataset(METARANGES_SCHEMA, marks * heads.metaranges.sources))
-    held = read_held(quick, context, heads, DatasetFolder(context.workspace, "here"))
-    assert {row["range_id"]: row["branches"] for row in held.ranges.frame(quick).collect()} == {
+    found = read_head_ranges(quick, context, heads, DatasetFolder(context.workspace, "here"))
+    assert {row["range_id"]: row["branches"] for row in found.ranges.frame(quick).collect()} == {
         range_id: len(names) for range_id, names in right.items()
     }
-    assert held.pages == 4
+    assert found.pages == 4
     places = [{"range_id": each, "rank": 1, "first": b"a", "last": b"b", "reach": 2} for each in right]
-    asked = held.on_branches(Mapped(frame_of(quick, pa.Table.from_pylist(places, PLACES)), PLACES)).as_frame().collect()
+    asked = (
+        found.on_branches(Mapped(frame_of(quick, pa.Table.from_pylist(places, PLACES)), PLACES)).as_frame().collect()
+    )
     assert sorted(row["branch"] for row in asked) == sorted(name for names in right.values() for name in names)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakegc_core.lakefs.http import PAGE
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, reading
+from lakegc_core.references.ranges.range_files import METARANGES_SCHEMA, range_reader
 from lakegc_core.references.shown.asking import INTERVALS
 from lakegc_core.references.shown.heads import BRANCHES, BranchHeads
 from lakegc_core.spark.tasks import Mapped
@@ -38,19 +38,19 @@ _NAMED = pa.schema([HASH, *_IDS, BRANCHES.field("name").with_nullable(True)])  #
 _COUNTING = pa.schema([*_NAMED, *(field.with_nullable(True) for field in list(HEAD_RANGES_SCHEMA)[:-1])])
 _OF_RANGE = pa.schema([HASH, *HEAD_RANGES_SCHEMA])
 _SUMMED = {"min_key": "min", "max_key": "max", "count": "max", "branches": "sum"}
-_HELD, _OWN_ROWS, _RANGES, _COUNTED = "held", "found", "held-ranges", "ranges-of-metaranges"
+_RANGE_ROWS, _OWN_ROWS, _RANGES, _OF_METARANGES = "held", "found", "held-ranges", "ranges-of-metaranges"
 _BRANCHES, _NEW = "branches-of-heads", "new-metaranges"
 
 
 @dataclass(frozen=True)
-class HeldRanges:
-    """The ranges of all heads. `branches`: whose heads count (BRANCHES). `ranges`: each once (HEAD_RANGES_SCHEMA).
-    `held`: the heads' metaranges, with a row for each of their ranges (METARANGES_SCHEMA)."""
+class HeadRanges:
+    """The ranges of all heads. `branches`: those with retained heads (BRANCHES). `ranges`: each once
+    (HEAD_RANGES_SCHEMA). `metaranges`: those of the heads, with a row for each of their ranges (METARANGES_SCHEMA)."""
 
     spark: SparkSession
     branches: Dataset
     ranges: Dataset
-    held: Dataset
+    metaranges: Dataset
 
     @property
     def pages(self) -> int:
@@ -63,8 +63,9 @@ class HeldRanges:
 
     def on_branches(self, places: Mapped) -> Mapped:
         """INTERVALS: each place (PLACES) on every branch whose head contains its range."""
-        held = self.held.mapped(self.spark, "metarange_id", "range_id", here=True)
-        rows = joined(joined(places, held, ["range_id"]), self.branches.mapped(self.spark, here=True), ["metarange_id"])
+        contained = self.metaranges.mapped(self.spark, "metarange_id", "range_id", here=True)
+        rows = joined(places, contained, ["range_id"])
+        rows = joined(rows, self.branches.mapped(self.spark, here=True), ["metarange_id"])
         return distinct(selected(rows, INTERVALS, branch=itemgetter("name")))
 
     def whole_branches(self) -> Mapped:
@@ -73,8 +74,8 @@ class HeldRanges:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        held = self.held.frame(self.spark, "metarange_id", "min_key", "count").distinct()
-        rows = self.branches.frame(self.spark).distinct().join(held, "metarange_id", "left")
+        ranges = self.metaranges.frame(self.spark, "metarange_id", "min_key", "count").distinct()
+        rows = self.branches.frame(self.spark).distinct().join(ranges, "metarange_id", "left")
         place = Window.partitionBy("name").orderBy("min_key")
         first = F.when(F.row_number().over(place) == 1, F.lit(b"")).otherwise(F.col("min_key"))
         rows = rows.select(
@@ -86,23 +87,23 @@ class HeldRanges:
         return Mapped(rows, INTERVALS)
 
 
-def read_held(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeldRanges:
+def read_head_ranges(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeadRanges:
     """Bring together the heads' metaranges that marks have read; those that none has read are read here."""
     branches = out.put(_BRANCHES, heads.branches(spark), BRANCHES)
     feeds = heads.metaranges.feeds(repeated=("metarange_id",))
     known = _divided(out, scan(spark, feeds, METARANGES_SCHEMA, branches.keys("metarange_id", by=_by_metarange)))
     named = branches.feeds("metarange_id", "name", make=_by_id)
     feeds = [*named, *known[_OWN_ROWS].feeds("metarange_id", make=_by_id)]
-    new = out.put(_NEW, gather(spark, feeds, _NAMED, _unread, _IDS, partitions_for(rows_in(feeds))), _IDS)
-    held = known[_HELD]
+    new = out.put(_NEW, gather(spark, feeds, _NAMED, _not_read, _IDS, partitions_for(rows_in(feeds))), _IDS)
+    found = known[_RANGE_ROWS]
     if new.rows:
         rows = new.frame(spark).repartition(context.settings.scale.range_num_partitions or 2 * spark_width(spark))
-        held += _divided(out, Mapped(rows, METARANGES_SCHEMA, reading(context).metaranges))[_HELD]
-    feeds = [*named, *held.feeds("metarange_id", *HEAD_RANGES_SCHEMA.names[:-1], make=_by_id)]
-    counted = gather(spark, feeds, _COUNTING, _counted, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
-    feeds = out.put(_COUNTED, counted, HEAD_RANGES_SCHEMA).feeds(make=_by_range)
+        found += _divided(out, Mapped(rows, METARANGES_SCHEMA, range_reader(context).metaranges))[_RANGE_ROWS]
+    feeds = [*named, *found.feeds("metarange_id", *HEAD_RANGES_SCHEMA.names[:-1], make=_by_id)]
+    counted = gather(spark, feeds, _COUNTING, _with_branches, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
+    feeds = out.put(_OF_METARANGES, counted, HEAD_RANGES_SCHEMA).feeds(make=_by_range)
     every = gather(spark, feeds, _OF_RANGE, _summed, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
-    return HeldRanges(spark, branches, out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages), held)
+    return HeadRanges(spark, branches, out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages), found)
 
 
 def _by_id(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -114,17 +115,17 @@ def _by_range(rows: pa.RecordBatch) -> Mapping[str, Any]:
     return columns_of(rows) | {"hash": hash_strings(rows["range_id"])}
 
 
-def _unread(rows: pa.Table) -> Iterator[pa.Table]:
-    """The metaranges of branches that have no row of their own: _IDS."""
+def _not_read(rows: pa.Table) -> Iterator[pa.Table]:
+    """The metaranges of heads that no mark has read: _IDS."""
     of_branch = pc.is_valid(rows["name"])
     asked, read = rows.filter(of_branch), rows.filter(pc.invert(of_branch))
     ids = pc.unique(asked["metarange_id"])
     yield pa.table({"metarange_id": ids.filter(pc.invert(pc.is_in(ids, value_set=pc.unique(read["metarange_id"]))))})
 
 
-def _counted(rows: pa.Table) -> Iterator[pa.Table]:
-    """The ranges of each metarange, with the number of its branches; and of several metaranges together. A metarange
-    that went and came back was read by two marks."""
+def _with_branches(rows: pa.Table) -> Iterator[pa.Table]:
+    """The ranges of these metaranges, each with the number of branches whose heads contain it. Two marks may have read
+    one metarange, which went and came back: rows count once."""
     of_branch = pc.is_valid(rows["name"])
     names = rows.filter(of_branch).group_by("metarange_id").aggregate([("name", "count_distinct")])
     ranges = rows.filter(pc.invert(of_branch)).drop_columns(["name", "hash"])
@@ -140,13 +141,13 @@ def _summed(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _divided(out: DatasetFolder, rows: Mapped) -> dict[str, Dataset]:
-    """The rows of metaranges: those of their ranges (_HELD), and the one that counts these (_OWN_ROWS)."""
-    return out.divide(rows, dict.fromkeys((_HELD, _OWN_ROWS), METARANGES_SCHEMA), _split)
+    """The rows of metaranges: those of their ranges (_RANGE_ROWS), and the one that counts these (_OWN_ROWS)."""
+    return out.divide(rows, dict.fromkeys((_RANGE_ROWS, _OWN_ROWS), METARANGES_SCHEMA), _split)
 
 
 def _split(table: pa.Table) -> dict[str, pa.Table]:
     own = pc.equal(table["range_id"], "")
-    return {_OWN_ROWS: table.filter(own), _HELD: table.filter(pc.invert(own))}
+    return {_OWN_ROWS: table.filter(own), _RANGE_ROWS: table.filter(pc.invert(own))}
 
 
 def _by_metarange(rows: pa.RecordBatch) -> np.ndarray:
