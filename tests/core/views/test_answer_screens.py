@@ -115,6 +115,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "reason": None,
         "since": None,
         "swept": [],
+        "restored": [],
     }
     return HEAD | {"what": "t/1", "objects": [own | more], "objects_in_all": 1}
 
@@ -193,6 +194,26 @@ def test_a_sweep_that_dealt_with_an_object_is_told_also_where_the_object_is_kept
     screen = answers.explain_screen(explained(holders=[SHOWN], holders_in_all=1, swept=[DELETED]))
     assert "10 B, written" in screen and "  deleted by the sweep of mark m0, 2026-11-19 01:00 UTC" in screen
     assert "  kept: branch:main shows it" in screen and "gone" not in screen
+
+
+BACK = {"mark_id": "m0", "outcome": "copied", "at": "2026-11-19T02:00:00Z"}
+
+
+def test_what_a_restore_brought_back_after_the_sweep_is_told_after_it_with_whether_it_lies_there_now() -> None:
+    told = [
+        "  deleted by the sweep of mark m0, 2026-11-19 01:00 UTC",
+        "  brought back by the restore of mark m0, 2026-11-19 02:00 UTC",
+    ]
+    there = answers.explain_screen(explained(swept=[DELETED], restored=[BACK], reason="young"))
+    assert there.splitlines()[-4:-1] == [*told, "  it lies there now"]
+    found = BACK | {"outcome": "already_there"}
+    assert "lay there at the restore of mark m0" in answers.explain_screen(explained(swept=[DELETED], restored=[found]))
+    gone = answers.explain_screen(explained(swept=[DELETED], restored=[BACK], size=None, staged=True))
+    assert "gone: not in the store, and no sweep on record deleted it since. Reads of it fail." in gone
+    assert told == gone.splitlines()[-4:-2] and "lies there now" not in gone
+    again = DELETED | {"mark_id": "m1", "at": "2026-11-20T01:00:00Z"}
+    gone = answers.explain_screen(explained(swept=[DELETED, again], restored=[BACK], size=None, staged=True))
+    assert "gone: deleted by the sweep of mark m1" in gone and told == gone.splitlines()[-4:-2]
 
 
 EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  kept: branch:main"
