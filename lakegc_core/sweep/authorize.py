@@ -65,6 +65,7 @@ def judge(
         in_quarantine=_holding(context) if expired.missing or expired.swept_before else (),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
+        throw_away=context.is_throw_away,
         backup_required=context.policy.backup,
         backup=backup_facts(context) if context.policy.backup or (drilled and drilled.by_backup) else None,
         drill_within=None if within is None else within.total_seconds(),
