@@ -386,12 +386,22 @@ def pass_time(hours: float) -> None:
 def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished = break_off(desk, capsys)
     pass_time(11)
+    assert main(["sweep", "lake", unfinished, "--yes"]) == 1
+    assert f"Go on with the mark: lakegc mark lake --mark-id {unfinished}. In Dagster" in capsys.readouterr().err
     found, said = marked(capsys)
     assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed" in said
     pass_time(1)
     assert "is complete already" in marked(capsys, "--mark-id", found)[1]
     later, said = marked(capsys)
     assert later != unfinished and "already" not in said, "one that is complete is no mark to resume"
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_broke_off_long_ago_goes_on_if_it_is_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = break_off(desk, capsys)
+    pass_time(12.1)
+    found, said = marked(capsys, "--mark-id", unfinished)
+    assert found == unfinished and "already" not in said
 
 
 @pytest.mark.usefixtures("sparing")
