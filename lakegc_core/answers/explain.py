@@ -106,8 +106,8 @@ def explain(
     """
     wish = wish_of(context, what)
     found, count = _Question.of(context, wish).answer(spark, little)
-    if wish.path is not None and not count and _is_key(context, what):
-        found, count = _Question.of(context, Wish(addresses=(what,))).answer(spark, little)
+    if wish.path is not None and not count and (key := _key_of(context, what)):
+        found, count = _Question.of(context, Wish(addresses=(key,))).answer(spark, little)
     return Explanation(
         repository=context.header.repository,
         mark_id=context.header.mark_id,
@@ -253,7 +253,10 @@ def wish_of(context: MarkContext, what: str) -> Wish:
             raise SettingsError(f"{what} names no object of repository {name}; write lakefs://{name}/REF/PATH.")
         found = _shown_at(context, ref, path)
         if found is None:
-            raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
+            raise SettingsError(
+                f"lakeFS shows nothing at {what}. If it is a folder, name a path in it. A path alone asks for all "
+                f"versions of it: {path}"
+            )
         return Wish(addresses=(_relative(context, found.physical_address),))
     if not _is_text(what):  # lakeFS takes any bytes for a path; no address has such
         return Wish(path=what)
@@ -282,15 +285,22 @@ def _is_text(what: str) -> bool:
     return what == what.encode("utf-8", "replace").decode()
 
 
-def _is_key(context: MarkContext, what: str) -> bool:
-    """True if what no commit shows as a path is the key of an object that is there, or may have been deleted. lakeFS
-    gives no such name, so that the name alone does not tell."""
-    if not _is_text(what) or re.search(ODD_SEGMENTS, what):
+def _key_of(context: MarkContext, what: str) -> str | None:
+    """The key of an object, if what no commit shows as a path is one; perhaps behind a slash, or behind the namespace
+    or the end of it, as tools of a store write it."""
+    bare, segments = what.lstrip("/"), context.namespace.uri.partition("://")[2].split("/")
+    before = ("/".join(segments[first:]) + "/" for first in range(len(segments)))
+    spellings = [what, bare, *(bare.removeprefix(each) for each in before if bare.startswith(each))]
+    return next((each for each in spellings if _is_key(context, each)), None)
+
+
+def _is_key(context: MarkContext, key: str) -> bool:
+    """True if an object of this key is there, or may have been deleted. To some of them lakeFS gives no such name, so
+    that the name alone does not tell."""
+    if not key or not _is_text(key) or re.search(ODD_SEGMENTS, key):
         return False
-    names, collected = pa.array([what]), context.header.collect_unknown_names
-    return (collected and context.namespace.deletable(names, unknown_names=True)[0].as_py()) or bool(
-        stored(context, [what])
-    )
+    names, collected = pa.array([key]), context.header.collect_unknown_names
+    return context.namespace.deletable(names, unknown_names=collected)[0].as_py() or bool(stored(context, [key]))
 
 
 def _relative(context: MarkContext, physical: str) -> str:

@@ -205,13 +205,7 @@ def explain_screen(found: Json) -> str:
     """The screen of `explain`: why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
-        staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"
-        lines += [
-            "",
-            f"No commit that lakeFS knows shows {shown(found['what'])} with an object in this namespace.",
-            f"An object that is only staged is found with its branch: {shown(staged)}",
-            "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
-        ]
+        lines += ["", *_no_path_lines(found["repository"], found["what"])]
     lines += _absent_lines(found)
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
@@ -219,6 +213,20 @@ def explain_screen(found: Json) -> str:
     if left > 0:
         lines += ["", f"and {left:,} older objects of this path"]
     return "\n".join(lines)
+
+
+def _no_path_lines(repository: str, what: str) -> list[str]:
+    """That no commit shows a path, and how else it may be meant."""
+    bare, staged = what.strip("/"), f"lakefs://{repository}/BRANCH/{what}"
+    lines = [f"No commit that lakeFS knows shows {shown(what)} with an object in this namespace."]
+    if what.startswith("/") and bare:
+        lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {shown(bare)}")
+    return [
+        *lines,
+        f"An object that is only staged is found with its branch: {shown(staged)}",
+        f"Of a folder, name a path in it, such as these: lakectl fs ls {shown(f'lakefs://{repository}/BRANCH/{bare}/')}",
+        "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
+    ]
 
 
 def _absent_lines(found: Json) -> list[str]:

@@ -180,6 +180,21 @@ def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
         assert explain(not_needed, context, key).objects == (), key
 
 
+def test_an_address_is_found_behind_a_slash_and_behind_the_namespace_as_tools_of_a_store_write_it(
+    m1: MarkContext,
+) -> None:
+    uri = f"{m1.namespace.uri}/{NEVER_COMMITTED}"
+    bucket_and_key = uri.partition("://")[2]
+    for what in (f"/{NEVER_COMMITTED}", uri, bucket_and_key, f"/{bucket_and_key}", f"lake/{NEVER_COMMITTED}"):
+        (found,) = explain(not_needed, m1, what).objects
+        assert (found.address, found.reason) == (NEVER_COMMITTED, "unreferenced"), what
+    (gone,) = explain(not_needed, m1, f"/{UNKNOWN}").objects
+    assert (gone.address, gone.size) == (UNKNOWN, None)
+    (foreign,) = explain(not_needed, m1, f"lake/{FOREIGN}").objects
+    assert foreign.reason == "foreign"
+    assert explain(not_needed, m1, f"other/{NEVER_COMMITTED}").objects == ()
+
+
 def test_bytes_that_are_no_utf_8_are_a_path_like_any_other(m1: MarkContext) -> None:
     for what in ("t/\udcff", "s3://bucket/lake/data/\udcff"):
         assert explain(not_needed, m1, what).objects == ()

@@ -254,6 +254,14 @@ def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     )
 
 
+def test_of_a_path_with_a_slash_before_it_and_of_a_folder_it_is_said_how_to_spell_them() -> None:
+    screen = answers.explain_screen(explained() | {"what": "/t/", "objects": [], "objects_in_all": 0})
+    assert "Without the slash before it, it is another path: lakegc explain lake t\n" in screen
+    assert "lakectl fs ls lakefs://lake/BRANCH/t/\n" in screen
+    plain = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
+    assert "slash" not in plain and "lakectl fs ls lakefs://lake/BRANCH/t/1/\n" in plain
+
+
 def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "An object that is only staged is found with its branch: lakefs://lake/BRANCH/t/1" in screen
