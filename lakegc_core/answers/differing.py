@@ -25,6 +25,16 @@ def parts_of(stated: Json) -> list[str] | None:
     return parts if isinstance(parts, list) and all(isinstance(each, str) for each in parts) else None
 
 
+def unread_of(report: Json, key: str, differs: list[str]) -> frozenset[str]:
+    """The files that did not read when a sweep was closed, by its report, which lies at `key`. If they do not stand
+    there as lakegc writes them, that is added to what `differs`."""
+    told = report.get("unread") or []
+    if isinstance(told, list) and all(isinstance(each, str) for each in told):
+        return frozenset(told)
+    differs.append(f"{key} does not name what did not read (`unread`): lakegc did not write it so")
+    return frozenset()
+
+
 def differing(stated: Json, again: Json, without: Sequence[str]) -> Iterator[str]:
     """Sentences on the keys of a statement in which it is not what its artifacts give."""
     for name in sorted({*stated, *again} - {"outcomes", *without}):

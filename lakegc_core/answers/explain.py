@@ -14,6 +14,7 @@ from lakegc_core import clock
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
 from lakegc_core.answers.records import (
+    RESTORED,
     SWEPT,
     UNREAD,
     Named,
@@ -28,6 +29,7 @@ from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleErr
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.lakefs.named import is_plain_ref
+from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Json, Reason, Stage
@@ -60,7 +62,7 @@ class Explained:
     `why`, `commit`, `days` and `until` (None for as long as it stands); `holders_in_all`: how many there are. `past`:
     of what no holder keeps, the last commit that showed it, and what became of it. `staged`, `held`, `neighbour`:
     whether the mark found it so. `reason`, `since`: what the mark says of it where no commit keeps it. `swept`: what
-    sweeps did with it, the first one first.
+    sweeps did with it, and `restored`: what restores did, undo and drills among them; the first one first.
     """
 
     address: str
@@ -76,6 +78,7 @@ class Explained:
     reason: str | None
     since: str | None
     swept: tuple[Mapping[str, Any], ...]
+    restored: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,8 @@ def explain(
     """
     wish = wish_of(context, what)
     found, count = _Question.of(context, wish).answer(spark, little)
-    if wish.path is not None and not count and _is_key(context, what):
-        found, count = _Question.of(context, Wish(addresses=(what,))).answer(spark, little)
+    if wish.path is not None and not count and (key := _key_of(context, what)):
+        found, count = _Question.of(context, Wish(addresses=(key,))).answer(spark, little)
     return Explanation(
         repository=context.header.repository,
         mark_id=context.header.mark_id,
@@ -140,7 +143,7 @@ class _Question:
     context: MarkContext
     wish: Wish
     layers: Sequence[Layer]
-    records: Named
+    records: Sequence[Named]
 
     @classmethod
     def of(cls, context: MarkContext, wish: Wish) -> _Question:
@@ -154,7 +157,7 @@ class _Question:
         stage = Stage.COMMITTED_ADDRESSES
         ranges = self.layers[0].dataset(stage, RANGES_SCHEMA, RANGES)
         index = of_all(self.layers, stage, INDEX_SCHEMA, INDEX)
-        others = (known_origins(self.context), *(dataset for _, dataset in self.records))
+        others = (known_origins(self.context), *(each.rows for each in self.records))
         return sum(dataset.rows for dataset in (ranges, index, *others))
 
     @property
@@ -182,10 +185,10 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        gone = [each for each in addresses if each not in there and not _swept(recorded.get(each, ()))]
+        gone = [each for each in addresses if each not in there and not _told_by(SWEPT, recorded.get(each, ()))]
         former = self._former(workers, gone, most_rows) if gone else {}
         for file in sorted({each["file"] for told in (recorded, former) for each in told.get(UNREAD, ())}):
-            self.context.say(f"explain: {file} does not read: what only it tells of sweeps is left out")
+            self.context.say(f"explain: {file} does not read: what only it tells is left out")
         listed = were_listed(self.context)
         return (
             _explained(
@@ -198,9 +201,10 @@ class _Question:
         ), count
 
     def _former(self, workers: Workers, addresses: Sequence[str], most_rows: float) -> Mapping[str, Sequence[Json]]:
-        """What sweeps of retired marks did with addresses of which no journal of a mark that stands tells."""
+        """What sweeps and restores of retired marks did with addresses of which no journal of a mark that stands
+        tells."""
         named = journals_of_all(self.context)
-        if (rows := sum(dataset.rows for _, dataset in named)) > most_rows:
+        if (rows := sum(each.rows.rows for each in named)) > most_rows:
             raise MoreThanLittleError(f"{rows:,} rows of journals are more than one process should read.")
         return records_of(workers, named, addresses)
 
@@ -249,7 +253,10 @@ def wish_of(context: MarkContext, what: str) -> Wish:
             raise SettingsError(f"{what} names no object of repository {name}; write lakefs://{name}/REF/PATH.")
         found = _shown_at(context, ref, path)
         if found is None:
-            raise SettingsError(f"lakeFS shows nothing at {what}. A path alone asks for all versions of it: {path}")
+            raise SettingsError(
+                f"lakeFS shows nothing at {what}. If it is a folder, name a path in it. A path alone asks for all "
+                f"versions of it: {path}"
+            )
         return Wish(addresses=(_relative(context, found.physical_address),))
     if not _is_text(what):  # lakeFS takes any bytes for a path; no address has such
         return Wish(path=what)
@@ -278,15 +285,22 @@ def _is_text(what: str) -> bool:
     return what == what.encode("utf-8", "replace").decode()
 
 
-def _is_key(context: MarkContext, what: str) -> bool:
-    """True if what no commit shows as a path is the key of an object that is there, or may have been deleted. lakeFS
-    gives no such name, so that the name alone does not tell."""
-    if not _is_text(what) or re.search(ODD_SEGMENTS, what):
+def _key_of(context: MarkContext, what: str) -> str | None:
+    """The key of an object, if what no commit shows as a path is one; perhaps behind a slash, or behind the namespace
+    or the end of it, as tools of a store write it."""
+    bare, segments = what.lstrip("/"), context.namespace.uri.partition("://")[2].split("/")
+    before = ("/".join(segments[first:]) + "/" for first in range(len(segments)))
+    spellings = [what, bare, *(bare.removeprefix(each) for each in before if bare.startswith(each))]
+    return next((each for each in spellings if _is_key(context, each)), None)
+
+
+def _is_key(context: MarkContext, key: str) -> bool:
+    """True if an object of this key is there, or may have been deleted. To some of them lakeFS gives no such name, so
+    that the name alone does not tell."""
+    if not key or not _is_text(key) or re.search(ODD_SEGMENTS, key):
         return False
-    names, collected = pa.array([what]), context.header.collect_unknown_names
-    return (collected and context.namespace.deletable(names, unknown_names=True)[0].as_py()) or bool(
-        stored(context, [what])
-    )
+    names, collected = pa.array([key]), context.header.collect_unknown_names
+    return context.namespace.deletable(names, unknown_names=collected)[0].as_py() or bool(stored(context, [key]))
 
 
 def _relative(context: MarkContext, physical: str) -> str:
@@ -321,13 +335,12 @@ def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, bra
         neighbour="neighbour" in names,
         reason=judged["reason"] if judged else None,
         since=clock.instant(judged["since"]) if judged else None,
-        swept=tuple(
-            {"mark_id": each["mark_id"], "outcome": each["outcome"], "at": clock.instant(each["at"])}
-            for each in sorted(_swept(own), key=lambda each: (each["at"], each["mark_id"]))
-        ),
+        swept=_told_by(SWEPT, own),
+        restored=tuple(each for each in _told_by(RESTORED, own) if each["outcome"] in SAVED),
     )
 
 
-def _swept(own: Sequence[Json]) -> list[Json]:
-    """Those of the records of an object that sweeps made."""
-    return [each for each in own if each["dataset"] == SWEPT]
+def _told_by(dataset: str, own: Sequence[Json]) -> tuple[Json, ...]:
+    """Those of the records of an object that sweeps or restores made, the first one first."""
+    found = {(each["at"], each["mark_id"], each["outcome"]) for each in own if each["dataset"] == dataset}
+    return tuple({"mark_id": of, "outcome": outcome, "at": clock.instant(at)} for at, of, outcome in sorted(found))

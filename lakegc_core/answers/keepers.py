@@ -97,7 +97,7 @@ def check_stands(context: MarkContext) -> None:
     """RefusedError if what a complete mark found is not so any more."""
     if restored := restored_since(context, context.header.started_at):
         raise RefusedError(
-            f"Objects were restored by mark {restored.mark_id}, and mark {context.header.mark_id} may not know of "
+            f"Objects of mark {restored.mark_id} were restored, and mark {context.header.mark_id} may not know of "
             f"them. Only a mark that begins after {restored.known_from:%Y-%m-%d %H:%M} UTC knows of them for certain: "
             "clocks may differ by an hour. Make a mark then."
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from lakegc_core.marks import ledger
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
+from lakegc_core.marks.shelf import Shelf
 from lakegc_core.names import Json, Stage
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
@@ -24,54 +26,68 @@ from lakegc_core.tables.gather import Feed
 
 _TOLD = ("address", "reason", "since", "outcome", "at")  # columns, where a dataset has them
 
-SWEPT = "swept"
-"""What is said of addresses in journals of sweeps."""
+SWEPT, RESTORED = ledger.Kind.SWEPT.value, ledger.Kind.RESTORED.value
+"""What is said of addresses in journals of sweeps and of restores."""
 UNREAD = ""
 """Stands for an address where a part cannot be read; no object has it."""
 
-Named = Sequence[tuple[str, Dataset]]
-"""Datasets, and what is said of the addresses in each."""
+
+@dataclass(frozen=True)
+class Named:
+    """A dataset, and what is said of the addresses in it. `at`: of a restore, when it was over, unix seconds."""
+
+    name: str
+    rows: Dataset
+    at: float = 0.0
 
 
-def records(context: MarkContext, own: Layer) -> Named:
-    """All that a mark and the sweeps of all marks have on record of addresses."""
+def records(context: MarkContext, own: Layer) -> Sequence[Named]:
+    """All that a mark, and the sweeps and restores of all marks, have on record of addresses."""
     return [
-        ("staged", own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
-        ("held", own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA, HELD)),
-        ("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
-        ("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
-        ("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
-        *((SWEPT, journal.rows) for journal in ledger.journals(context, 0.0)),
+        Named("staged", own.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA)),
+        Named("held", own.dataset(Stage.COMMITTED_ADDRESSES, ENTRIES_SCHEMA, HELD)),
+        Named("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
+        Named("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
+        Named("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
+        *_named(ledger.journals(context, 0.0)),
+        *(each for one in Shelf.of(context) for each in _named(ledger.restored(one.mark))),
     ]
 
 
-def journals_of_all(context: MarkContext) -> Named:
-    """The journals of all sweeps, also of retired marks: far more than those that stand, after years."""
-    found = ledger.records_of(context).found
-    return [(SWEPT, each.rows) for each in found if each.kind == ledger.Kind.SWEPT and each.rows.parts]
+def journals_of_all(context: MarkContext) -> Sequence[Named]:
+    """The journals of all sweeps and restores, also of retired marks: far more than those that stand, after years."""
+    return list(_named(ledger.records_of(context).found))
 
 
-def records_of(workers: Workers, named: Named, addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
-    """The records of each of some addresses: rows with `dataset`, and of sweeps with `mark_id`. Of parts of journals
-    that cannot be read, which nobody can mend: rows of the address UNREAD, with `file`."""
+def _named(found: Iterable[ledger.Record]) -> Iterator[Named]:
+    """Those records that are of sweeps and restores."""
+    for each in found:
+        if each.kind in (SWEPT, RESTORED) and each.rows.parts:
+            yield Named(each.kind, each.rows, each.at)
+
+
+def records_of(workers: Workers, named: Sequence[Named], addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
+    """The records of each of some addresses: rows with `dataset` and `mark_id`, of sweeps and restores with `outcome`
+    and `at`. Of parts of journals that cannot be read, which nobody can mend: rows of the address UNREAD, with `file`."""
     wanted = pa.array(sorted(set(addresses)), pa.string())
 
-    def task(each: tuple[str, Feed]) -> Iterator[Json]:
-        name, feed = each
+    def task(each: tuple[str, float, Feed]) -> Iterator[Json]:
+        name, at, feed = each
         try:
             rows = list(_rows(feed, wanted))
         except CorruptFileError:
-            if name != SWEPT:
+            if name not in (SWEPT, RESTORED):
                 raise
             yield {"address": UNREAD, "file": f"{feed.source.folder}/{feed.source.part.name}"}
             return
         for row in rows:
-            yield {"dataset": name, "mark_id": feed.source.layer, **{key: _plain(value) for key, value in row.items()}}
+            told = {key: _plain(value) for key, value in row.items()}
+            yield {"dataset": name, "mark_id": feed.source.layer, "at": at, **told}
 
-    work: list[tuple[str, Feed]] = []
-    for name, dataset in named:
-        columns = (each for each in _TOLD if each in dataset.schema.names)
-        work += [(name, feed) for feed in dataset.feeds(*columns)]
+    work: list[tuple[str, float, Feed]] = []
+    for each in named:
+        columns = (column for column in _TOLD if column in each.rows.schema.names)
+        work += [(each.name, each.at, feed) for feed in each.rows.feeds(*columns)]
     found: dict[str, list[Json]] = {}
     for row in workers.run(work, task) if addresses else ():
         found.setdefault(row["address"], []).append(row)

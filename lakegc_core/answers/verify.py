@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakegc_core.answers.differing import MOST, differing, parts_of, some
+from lakegc_core.answers.differing import MOST, differing, parts_of, some, unread_of
 from lakegc_core.errors import CorruptFileError, MarkError, ObjectNotFoundError
 from lakegc_core.marks.artifacts import FORMAT, MarkArtifacts
 from lakegc_core.marks.context import RepositoryContext
@@ -174,7 +174,7 @@ def _standing(spark: SparkSession, mark: MarkArtifacts, number: int, *, is_last:
     stated, is_as_written = _read(mark, f"{folder}/{STATEMENT}")
     if not is_as_written:
         found.differs.append(f"{folder}/{STATEMENT} was changed after it was written")
-    passed_over = frozenset(report.get("unread") or ())
+    passed_over = unread_of(report, f"{folder}/report.json", found.differs)
     plan = None if f"{folder}/plan.json" in passed_over else _plan(mark, f"{folder}/plan.json", found)
     journal = DatasetFolder(mark.config, f"{folder}/outcomes", mark.mark_id).listed(OUTCOMES_SCHEMA)
     where = f"{folder}/{STATEMENT}"

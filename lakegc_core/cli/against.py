@@ -39,7 +39,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
         if lines:
             with writing("--addresses", lines) as out:
                 count = _write(spark, context, other, out)
-            reporter.say(f"{count:,} objects that only one of both would delete are in {lines}")
+            reporter.say(f"{count:,} objects that only one of both would delete are in {lines.absolute()}")
         found = compare(spark, context, other).as_json()
     show(options, found, answers.against_screen(found))
     return 0

@@ -30,6 +30,7 @@ def run_drill(options: argparse.Namespace, reporter: Reporter) -> int:
         if report["sweep"] is not None:
             return _end(options, report)
     context = complete_mark(repository, options.mark_id)
+    drilling.check_garbage(context)
     way, _ = drilling.way_of(context)  # before Spark is started
     drilling.check_guards(context, accepted, wanted)
     _confirm(options, context, wanted, way)

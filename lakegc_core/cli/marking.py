@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
@@ -15,12 +16,14 @@ from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import at_work, named_mark, opened, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page, writing
-from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError, StoreError
+from lakegc_core.cli.question import question
+from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
 from lakegc_core.marks import layers
 from lakegc_core.marks.artifacts import AUTO, CLEAN, INCREMENTAL
 from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
+from lakegc_core.marks.ledger import brought_back
 from lakegc_core.marks.previous import unfinished_mark
 from lakegc_core.marks.sweeps import finished_sweeps, is_open, without_drills
 from lakegc_core.names import FAILED, Json, Outcome, Stage
@@ -32,7 +35,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
-from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_minute, undo
+from lakegc_core.views.words import came_back, to_the_minute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,12 +116,8 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
         if not accepting:
             return f"\nnext: lakegc sweep {repository} {mark_id}{anew}"
         return f'\nnext, if that was meant: lakegc sweep {repository} {mark_id} {accepting} --because "…"{anew}'
-    if first := review.report["first_young"]:
-        found, deleted = to_the_minute(first["old_enough_at"]), to_the_minute(first["deletable_from"])
-        return (
-            "\nnothing to sweep yet: all that nothing refers to is too young"
-            f"\nnext: lakegc mark {repository}   (after {found}; a sweep of it may delete the first from {deleted})"
-        )
+    if said := screen.all_young(review.report):
+        return said
     if not review.report["objects"]["expired"]:
         return "\nnothing to sweep"
     when = ready_at(context)
@@ -172,7 +171,7 @@ def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
     if lines:
         with writing("--addresses", lines) as out:
             count = _write_addresses(options, context, out, reporter)
-        reporter.say(f"{count:,} addresses written to {lines}")
+        reporter.say(f"{count:,} addresses written to {lines.absolute()}")
     if file:
         write_page(file, pipeline.page_of(context, review.report), reporter)
     if on_stdout:
@@ -218,13 +217,17 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
             result = pipeline.sweep(
                 spark, context, dry_run=options.dry_run, accepted=accepted, only=only, budget=budget
             )
-        return _show_sweep(options, result, told)
+        return _show_sweep(options, result, told, screen.all_young(review.report))
 
 
 def _show_nothing_left(options: argparse.Namespace, context: MarkContext, over: list[Json]) -> int:
     name, mark_id = context.header.repository, context.header.mark_id
-    said = [*screen.swept_lines(over), f"nothing is left to sweep of mark {mark_id}", f"next: lakegc mark {name}"]
-    show(options, {"repository": name, "mark_id": mark_id, "swept": over}, "\n".join(said))
+    back = brought_back(context.mark)
+    left = f"nothing is left to sweep of mark {mark_id}"
+    if back.objects:
+        left += f" but {came_back(back.objects, back.bytes)}"
+    found = {"repository": name, "mark_id": mark_id, "swept": over, "brought_back": asdict(back)}
+    show(options, found, "\n".join([*screen.swept_lines(over), left, f"next: lakegc mark {name}"]))
     return 0
 
 
@@ -235,10 +238,10 @@ def _close(options: argparse.Namespace, context: MarkContext, reporter: Reporter
         return _show_sweep(options, result, told)
 
 
-def _show_sweep(options: argparse.Namespace, result: SweepResult, told: list[Json]) -> int:
+def _show_sweep(options: argparse.Namespace, result: SweepResult, told: list[Json], more: str = "") -> int:
     found = report.sweep_report(result)
     told.append(found)
-    show(options, found, screen.sweep_screen(found))
+    show(options, found, screen.sweep_screen(found) + more)
     return _end(result)
 
 
@@ -335,16 +338,7 @@ def _confirm(
     verdicts = [guards.accept(each, accepted) for each in review.verdicts if each.name != guards.NEIGHBOURS]
     if not guards.authorized(verdicts):
         raise RefusedError(refusal(context, verdicts, begun=is_open(connect(context.workspace), context.mark.folder)))
-    expired = review.report["objects"]["expired"]
-    if not expired:
+    if not review.report["objects"]["expired"]:
         return  # nothing goes
-    size = human_bytes(review.report["bytes"]["expired"])
-    how, quarantine = undo(context.header.repository, context.header.mark_id), context.policy.quarantine
-    try:
-        probe = connect(context.data).probe()
-        back = comes_back(probe.versioning, probe.soft_delete, how, quarantine, probe.undeletes)
-    except StoreError:  # lakegc may write nothing there, and a sweep need not
-        back = comes_back(None, None, how, quarantine)
-    what = f"{counted(expired, 'object')} ({size}) of {context.header.storage_namespace}"
-    if not ask(f"Delete up to {what}, which mark {context.header.mark_id} found? {back}"):
+    if not ask(question(context, review.report)):
         raise RefusedError("Not confirmed. Nothing was deleted.")

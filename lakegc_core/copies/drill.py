@@ -65,6 +65,17 @@ def way_of(context: MarkContext) -> tuple[str, str | None]:
     )
 
 
+def check_garbage(context: MarkContext) -> None:
+    """RefusedError if the mark found nothing that a drill could take."""
+    if not context.mark.facts(ExpiredFacts).expired.objects:
+        name = context.header.repository
+        raise RefusedError(
+            f"Mark {context.header.mark_id} found no garbage: there is nothing to drill with, and nothing was deleted. "
+            f"`lakegc review {name} {context.header.mark_id}` shows what it found. Drill once a mark has found some: "
+            f"lakegc mark {name}."
+        )
+
+
 def drill(
     spark: SparkSession,
     context: MarkContext,
@@ -80,6 +91,7 @@ def drill(
     """
     began, wanted = time.monotonic(), wanted or Wanted()
     check_level(context)
+    check_garbage(context)
     way, place = way_of(context)
     with context.lease("drill"):
         if drills.unfinished(context):

@@ -7,7 +7,7 @@ that cannot be altered, reordered or half-replaced unnoticed. What the stages co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -218,9 +218,18 @@ class MarkArtifacts:
         if manifest is None:
             raise MarkError(
                 f"Stage {stage} of mark {self.mark_id} is not finished: its manifest is missing at "
-                f"{self.location}/{stage}. Run the stages in order ({' → '.join(STAGES)})."
+                f"{self.location}/{stage}. Go on with the mark: lakegc mark {self._repository} --mark-id "
+                f"{self.mark_id}. In Dagster, run the stages in order ({' → '.join(STAGES)})."
             )
         return manifest
+
+    @property
+    def _repository(self) -> str:
+        """The name of the repository by the mark's header, for people."""
+        with suppress(MarkError):
+            if (header := self.header(any_version=True)) is not None:
+                return header.repository
+        return "REPO"
 
     def out(self, stage: str) -> DatasetFolder:
         """The folder of a stage's datasets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -50,6 +51,14 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
     if manifest is None:
         return BackupFacts(place, problem="it is not there any more, or belongs to another mark")
     return BackupFacts(place, saved(manifest))
+
+
+def backup_place(context: MarkContext) -> str | None:
+    """The place of the mark's backup, if it is there and reads."""
+    with suppress(LakegcError):
+        found = backup_facts(context)
+        return found.place if found and not found.problem else None
+    return None
 
 
 def place_on_record(mark: MarkArtifacts) -> str | None:

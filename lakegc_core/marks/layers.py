@@ -168,7 +168,7 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
         return f"{len(layers)} marks rest on one another by now"
     if restored := restored_since(context, header.started_at):
         return (
-            f"objects were restored by mark {restored.mark_id} since mark {newest.mark_id} began, or less than an hour "
+            f"objects of mark {restored.mark_id} were restored since mark {newest.mark_id} began, or less than an hour "
             "before, as clocks may differ"
         )
     for layer in layers:

@@ -27,6 +27,7 @@ from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.marks.shelf import Shelf
 from lakegc_core.marks.sweeps import over_at, reads, sweeps_of
 from lakegc_core.names import Json, Outcome, Stage
+from lakegc_core.policy.facts import Amount
 from lakegc_core.store.base import Store, connect
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import Part, list_parts, part_named, read_part
@@ -177,6 +178,14 @@ def whole_restore_at(mark: MarkArtifacts) -> float:
     """When the last restore began that brought back all that the mark's sweeps had deleted, unix seconds; 0 if none
     did."""
     return max((each.begun_at for each in restores_of(mark) if each.is_whole), default=0.0)
+
+
+def brought_back(mark: MarkArtifacts) -> Amount:
+    """What the sweeps of a mark deleted and its restores brought back, also for drills, by the reports of the restores.
+    No sweep of the mark deletes it again."""
+    told = (each for restore in restores_of(mark) if restore.report for each in restore.report["taken_back"])
+    own = [each for each in told if each["mark_id"] == mark.mark_id]
+    return Amount(sum(each["objects"] for each in own), sum(each["bytes"] for each in own))
 
 
 def has_lost(report: Json, since: float) -> bool:

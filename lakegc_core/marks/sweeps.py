@@ -295,8 +295,8 @@ def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, 
     return found | ({"parts_that_do_not_read": unread} if unread else {})
 
 
-def finished_sweeps(context: MarkContext) -> list[dict[str, Any]]:
-    """The reports of the sweeps of a mark that are over, in order, without those of drills."""
+def finished_sweeps(context: MarkContext, *, drills: bool = False) -> list[dict[str, Any]]:
+    """The reports of the sweeps of a mark that are over, in order. `drills`: also those of drills."""
     store, folder = connect(context.workspace), context.mark.folder
     found = (report_of(store, folder, number) for number in sweeps_of(store, folder))
-    return [report for report in found if report is not None and not is_drill(report)]
+    return [report for report in found if report is not None and (drills or not is_drill(report))]

@@ -77,6 +77,8 @@ class Evidence:
     """Facts about other repositories, asked anew at the sweep; None: what the mark found counts."""
     neighbours_strict: bool = False
     """True if a neighbour that is not known well enough stops a sweep (`neighbours: {strict: true}`)."""
+    throw_away: bool = False
+    """True of the repository that `lakegc try` has made: nobody had the time to import anything from it."""
     blast_radius: float | None = None
     """The share of lakeFS's objects, and of their bytes, that one sweep may take by lakegc.yaml; None: as the level
     says."""

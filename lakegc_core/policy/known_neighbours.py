@@ -20,6 +20,8 @@ def neighbours(evidence: Evidence) -> Finding:
     of_mark = evidence.expired.neighbours
     facts = of_mark if evidence.neighbours is None else evidence.neighbours
     passed, description = well_known(facts, of_mark, strict=evidence.neighbours_strict)
+    if passed and evidence.throw_away:
+        return True, "A trial asks no other repository: nobody had the time to import anything from here."
     return passed, description + (_OF_MARK if evidence.neighbours is None else "")
 
 

@@ -65,6 +65,7 @@ def judge(
         in_quarantine=_marks_with_copies(context) if expired.missing or expired.swept_before else (),
         neighbours=neighbours,
         neighbours_strict=context.settings.neighbours.strict,
+        throw_away=context.is_throw_away,
         backup_required=context.policy.backup,
         backup=backup_facts(context) if context.policy.backup or (drilled and drilled.by_backup) else None,
         drill_within=None if within is None else within.total_seconds(),
@@ -140,6 +141,13 @@ def ready_at(context: MarkContext) -> float:
     return max(listed_long_enough_at(context), expired.first_since + effective_level(context).gap.total_seconds())
 
 
+def more_confirmed_at(context: MarkContext) -> float | None:
+    """The next time at which a sweep can delete more of what this mark found, unix seconds, up to the minute; None if
+    by its records everything was unreferenced for long enough."""
+    to_come = [at for at in (ready_at(context), confirmed_at(context)) if at > clock.now().timestamp()]
+    return math.ceil(min(to_come) / 60) * 60.0 if to_come else None
+
+
 def first_young_at(context: MarkContext) -> tuple[float, float] | None:
     """When the first object that this mark found too young is old enough for a mark to find it, and when a sweep of
     such a mark can delete it at the earliest, unix seconds, rounded up to the minute. None if this mark found garbage,
@@ -166,9 +174,12 @@ def refusal(context: MarkContext, verdicts: Sequence[Verdict], *, begun: bool = 
 
 def check_look_delay(context: MarkContext) -> None:
     """RefusedError while a look could still miss an upload that was under way at the listing."""
-    wait = listed_long_enough_at(context) - clock.now().timestamp()
+    at = listed_long_enough_at(context)
+    wait = at - clock.now().timestamp()
     if wait > 0:
+        minutes, when = max(1, round(wait / 60)), clock.instant(math.ceil(at / 60) * 60)
         raise RefusedError(
             f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
-            f"not be staged yet. Nothing was deleted. Sweep it in {max(1, round(wait / 60))} minutes or later."
+            f"not be staged yet. Nothing was deleted. Sweep it in {minutes} minutes or later: "
+            f"from {when[:10]} {when[11:16]} UTC."
         )

@@ -18,12 +18,13 @@ from lakegc_core.marks.artifacts import FORMAT
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.lease import Lease
+from lakegc_core.marks.ledger import brought_back
 from lakegc_core.marks.sweeps import is_drill
 from lakegc_core.names import Outcome, Stage
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.spark.tasks import Mapped, count_of, many, moment
 from lakegc_core.sweep import lakefs_report, other_tools
-from lakegc_core.sweep.authorize import remember_accepted
+from lakegc_core.sweep.authorize import more_confirmed_at, remember_accepted
 from lakegc_core.sweep.budget import BYTES, Budget
 from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.sweep.conditions import conditions_of
@@ -301,6 +302,15 @@ class SweepCall:
         is_known = not by_nobody or not self.record.other_marks.are_open()
         return {"gone_by_sweeps": totals.gone_by_sweeps, "gone_by_others": by_nobody if is_known else None}
 
+    def _brought_back(self) -> dict[str, int]:
+        """What restores and drills of the mark brought back."""
+        found = brought_back(self.context.mark)
+        return asdict(found) if found.objects else {}
+
+    def _confirmed_from(self, outcomes: Mapping[str, int]) -> float | None:
+        """From when a sweep may delete more of what is unconfirmed; a mark that is closed need not tell."""
+        return more_confirmed_at(self.context) if outcomes.get(Outcome.UNCONFIRMED) and not self.closing else None
+
     def _record_lost(self, look: Look, attempt: int) -> None:
         from pyspark.sql import functions as F
 
@@ -334,6 +344,8 @@ class SweepCall:
             canaries=self.canaries,
             delete_conditions=self.waves.conditions.as_json(),
             rings=self.waves.rings_told(),
+            brought_back=self._brought_back(),
+            confirmed_from=self._confirmed_from(outcomes),
             budget=self.budget.as_json() if self.budget.is_limited else {},
             price=self.context.settings.price,
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakegc_core.clock import duration
 from lakegc_core.errors import MarkError
 from lakegc_core.marks import quarantine
-from lakegc_core.marks.backups import SAVED
+from lakegc_core.marks.backups import SAVED, backup_place
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.one_copy import DIFFERENT, MISSING, OneCopy, is_another
 from lakegc_core.names import FAILED, Json, Outcome, Stage
@@ -132,7 +132,11 @@ def kept(context: MarkContext, sweep: int, totals: Totals, since: float | None) 
     except MarkError as error:
         context.say(f"{Stage.SWEPT_REPORT}: until when copies stay in quarantine is not known. {error}")
         told = {"age": context.policy.quarantine.total_seconds() if context.policy.quarantine else 0.0}
-    return {"quarantine": told, **keeps(connect(context.data), since)}
+    return {
+        "quarantine": told,
+        "backup": backup_place(context) if deleted else None,
+        **keeps(connect(context.data), since),
+    }
 
 
 def promised(context: MarkContext, size: int) -> dict[str, Any]:

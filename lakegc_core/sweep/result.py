@@ -58,6 +58,12 @@ class SweepResult:
     gone_by_sweeps: int = 0  # objects that were `already_gone` and that sweeps of other marks had deleted
     gone_by_others: int | None = None
     """Objects that were `already_gone` and that no sweep deleted; None if a sweep that broke off may have done so."""
+    brought_back: Mapping[str, int] = field(default_factory=dict)
+    """Objects and bytes of the mark that sweeps of it deleted and restores or drills brought back: no sweep of the mark
+    deletes them again."""
+    confirmed_from: float | None = None
+    """From when a sweep may delete more of what is `unconfirmed`, unix seconds; None if the mark does not tell."""
+    backup: str | None = None  # the place of the mark's backup, if anything was deleted and it is there
     versioned: bool | None = None  # True if the store keeps deleted objects as old versions; None: not known
     recoverable_until: float | None = None  # unix seconds, for what was deleted first; None: not, or not known
     undeletes: bool = True  # False if the store can bring back what it keeps till then, and lakegc cannot

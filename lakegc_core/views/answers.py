@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
+from lakegc_core.marks.backups import COPIED
 from lakegc_core.names import Json, Outcome, Symptom, see
 from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
 
@@ -161,6 +162,7 @@ def _cut(name: str, width: int) -> str:
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
 _COMMIT = 12  # digits of a commit id that people see
+_GONE = (Outcome.DELETED, Outcome.LOST)
 _UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
 
 
@@ -203,13 +205,7 @@ def explain_screen(found: Json) -> str:
     """The screen of `explain`: why each object is kept, or gone."""
     lines = [_head(found)]
     if not found["objects"]:
-        staged = f"lakefs://{found['repository']}/BRANCH/{found['what']}"
-        lines += [
-            "",
-            f"No commit that lakeFS knows shows {shown(found['what'])} with an object in this namespace.",
-            f"An object that is only staged is found with its branch: {shown(staged)}",
-            "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
-        ]
+        lines += ["", *_no_path_lines(found["repository"], found["what"])]
     lines += _absent_lines(found)
     for each in found["objects"]:
         lines += ["", *_object_lines(each)]
@@ -217,6 +213,20 @@ def explain_screen(found: Json) -> str:
     if left > 0:
         lines += ["", f"and {left:,} older objects of this path"]
     return "\n".join(lines)
+
+
+def _no_path_lines(repository: str, what: str) -> list[str]:
+    """That no commit shows a path, and how else it may be meant."""
+    bare, staged = what.strip("/"), f"lakefs://{repository}/BRANCH/{what}"
+    lines = [f"No commit that lakeFS knows shows {shown(what)} with an object in this namespace."]
+    if what.startswith("/") and bare:
+        lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {shown(bare)}")
+    return [
+        *lines,
+        f"An object that is only staged is found with its branch: {shown(staged)}",
+        f"Of a folder, name a path in it, such as these: lakectl fs ls {shown(f'lakefs://{repository}/BRANCH/{bare}/')}",
+        "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
+    ]
 
 
 def _absent_lines(found: Json) -> list[str]:
@@ -236,11 +246,11 @@ def _object_lines(each: Json) -> list[str]:
     deletion = _deletion(each) if keepers else None
     lines = [shown(", ".join(each["paths"]))] if each["paths"] else []
     lines.append(f"{shown(each['address'])} · {_there(each, deletion, kept=bool(keepers))}")
-    sweeps = [f"  {_sweep_line(swept)}" for swept in each["swept"] if swept is not deletion]
+    events = _event_lines(each, deletion)
     if keepers:
-        lines += [*sweeps, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
+        lines += [*events, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
     else:
-        lines += [*_verdict_lines(each), *sweeps] or [f"  {_UNKNOWN}"]
+        lines += [*_verdict_lines(each), *events] or [f"  {_UNKNOWN}"]
     if each["past"] and not each["holders"]:
         lines.append(f"  {_past_line(each['past'])}")
     elif not each["holders"] and not each["past"]:
@@ -254,16 +264,30 @@ def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
         return f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
     if not kept:
         return "not in the store"
-    by = _sweep_line(deletion) if deletion else "not in the store, and no sweep on record deleted it"
+    since = " since" if each["restored"] else ""
+    by = _sweep_line(deletion) if deletion else f"not in the store, and no sweep on record deleted it{since}"
     return f"gone: {by}. Reads of it fail."
 
 
 def _deletion(each: Json) -> Json | None:
-    """The last sweep on record that deleted an object which the store does not have; else the one that missed it."""
+    """The last sweep on record that deleted an object which the store does not have, and which no restore brought back
+    since; else the one that missed it."""
     if each["size"] is not None:
         return None
-    found = [swept for swept in each["swept"] if swept["outcome"] in (Outcome.DELETED, Outcome.LOST)]
+    back = max((restored["at"] for restored in each["restored"]), default="")
+    found = [swept for swept in each["swept"] if swept["at"] > back and swept["outcome"] in _GONE]
     return max(found, key=lambda swept: (swept["outcome"] == Outcome.DELETED, swept["at"]), default=None)
+
+
+def _event_lines(each: Json, deletion: Json | None) -> list[str]:
+    """What sweeps and restores did with an object, in order, but for the sweep that is named already; and that it lies
+    there now, if a sweep deleted it."""
+    events = [(swept["at"], _sweep_line(swept)) for swept in each["swept"] if swept is not deletion]
+    events += [(restored["at"], _restore_line(restored)) for restored in each["restored"]]
+    lines = [f"  {said}" for _, said in sorted(events, key=lambda event: event[0])]  # of one moment, the sweep first
+    if each["size"] is not None and any(swept["outcome"] in _GONE for swept in each["swept"]):
+        lines.append("  it lies there now")
+    return lines
 
 
 def _keeper_lines(each: Json) -> list[str]:
@@ -304,6 +328,11 @@ def _verdict_lines(each: Json) -> list[str]:
 def _sweep_line(swept: Json) -> str:
     how = "found referenced and gone" if swept["outcome"] == Outcome.LOST else swept["outcome"]
     return f"{how} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
+
+
+def _restore_line(restored: Json) -> str:
+    how = "brought back by" if restored["outcome"] == COPIED else "lay there at"
+    return f"{how} the restore of mark {restored['mark_id']}, {to_the_minute(restored['at'])}"
 
 
 def _past_line(past: Json) -> str:

@@ -55,7 +55,10 @@ def drill_screen(report: Json) -> str:
     bad = [each for each in report["objects"] if each.get("problem")]
     lines += [f"    {shown(each['address'])}   {each['outcome']}: {shown(each['problem'])}" for each in bad]
     took = f"a restore of {roughly(report['seconds_of_restore'])}"
-    return "\n".join([*lines, "", f"  {WAYS[report['way']]}, by {took}; SHA-256 of each before and after"])
+    lines += ["", f"  {WAYS[report['way']]}, by {took}; SHA-256 of each before and after"]
+    if report["outcomes"]["back"]:
+        lines.append("  what came back is garbage still: only a sweep of a later mark deletes it")
+    return "\n".join(lines)
 
 
 def failed_drill(report: Json) -> str:

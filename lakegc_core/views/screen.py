@@ -9,6 +9,7 @@ from lakegc_core.marks.artifacts import CLEAN
 from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
 from lakegc_core.views.waits import delay_in_words
 from lakegc_core.views.words import (
+    BROUGHT_BACK_REMARK,
     CHANGED_REMARK,
     NOT_IN_BACKUP_REMARK,
     UNKNOWN_REMARK,
@@ -27,6 +28,7 @@ from lakegc_core.views.words import (
     time_it_takes,
     to_the_minute,
     too_young,
+    unconfirmed,
     undo,
 )
 
@@ -170,7 +172,7 @@ def sweep_screen(report: Json) -> str:
         Outcome.DELETED: freed(report),
         Outcome.ALREADY_GONE: gone_by(report),
         "rescued": "live again: kept",
-        "unconfirmed": "not yet unreferenced for long enough: kept for a later sweep",
+        "unconfirmed": unconfirmed(report),
         "lost": "FOUND REFERENCED AFTER THEY WERE DELETED: restore them, and report this",
         Outcome.HELD: "kept: a hold keeps them now",
         Outcome.LEFT: "not deleted: the sweep was closed, or stopped by a ring",
@@ -183,6 +185,8 @@ def sweep_screen(report: Json) -> str:
     for outcome, count in outcomes.items():
         if count or (outcome == Outcome.DELETED and not nothing):
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
+    if back := report["brought_back"]:
+        lines.append(f"  {'brought back':<18} {back['objects']:>14,} objects   {BROUGHT_BACK_REMARK}")
     if report["delay"]:
         lines.append(f"    {delay_in_words(report['delay'])}")
     if waiting := report["waiting"].get("objects"):
@@ -206,9 +210,23 @@ def sweep_screen(report: Json) -> str:
     if report["report"]:
         lines += ["", f"  report   {report['report']}", f"  statement {report['statement']}"]
     can_undo = report["versioned"] or (report["recoverable_until"] and report["undeletes"]) or report["quarantine"]
-    if outcomes.get(Outcome.DELETED) and can_undo:
-        lines.append(f"  undo     {undo(report['repository'], report['mark_id'])}")
+    if outcomes.get(Outcome.DELETED) and (can_undo or report["backup"]):
+        place = None if can_undo else report["backup"]
+        lines.append(f"  undo     {undo(report['repository'], report['mark_id'], place)}")
     return "\n".join(lines)
+
+
+def all_young(report: Json) -> str:
+    """Lines that say of a mark which found nothing but what is too young what to do, and when; "" of others. `report`:
+    of the mark."""
+    if not (first := report["first_young"]):
+        return ""
+    found, deleted = to_the_minute(first["old_enough_at"]), to_the_minute(first["deletable_from"])
+    then = f"(after {found}; a sweep of it may delete the first from {deleted})"
+    return (
+        "\nnothing to sweep yet: all that nothing refers to is too young"
+        f"\nnext: lakegc mark {report['repository']}   {then}"
+    )
 
 
 def swept_lines(sweeps: Sequence[Json]) -> list[str]:

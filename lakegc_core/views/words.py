@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 
 from lakegc_core import clock
 from lakegc_core.clock import duration, roughly
@@ -18,6 +19,7 @@ UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_na
 """Advice about objects below data/ whose names lakeFS never gives."""
 CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
 NOT_IN_BACKUP_REMARK = "not deleted: lakegc.yaml asks for a backup, and that of this mark lacks them"
+BROUGHT_BACK_REMARK = "a drill or a restore brought them back: only a sweep of a later mark deletes them"
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -161,8 +163,22 @@ def deleted(report: Json) -> str:
 
 def nothing_left(report: Json) -> str:
     """A sweep that began nothing, in words; "" for others. `report`: of a sweep."""
-    began = report["dry_run"] or report["planned"] or report["report"] is not None
-    return "" if began else "nothing is left of this mark to sweep"
+    if report["dry_run"] or report["planned"] or report["report"] is not None:
+        return ""
+    return "no sweep of this mark deletes more" if report["brought_back"] else "nothing is left of this mark to sweep"
+
+
+def came_back(count: int, size: int) -> str:
+    """Objects that sweeps of a mark deleted and that are there again, and what becomes of them, as a part of a
+    sentence."""
+    objects = f"{counted(count, 'object')} ({human_bytes(size)})"
+    return f"{objects} that a drill or a restore brought back: only a sweep of a later mark deletes them"
+
+
+def unconfirmed(report: Json) -> str:
+    """What becomes of objects that were not yet unreferenced for long enough, in words. `report`: of a sweep."""
+    when = f", from {to_the_minute(report['confirmed_from'])}" if report["confirmed_from"] else ""
+    return f"not yet unreferenced for long enough: kept for a later sweep{when}"
 
 
 def on_condition(report: Json) -> str:
@@ -207,9 +223,10 @@ def in_quarantine(report: Json) -> list[str]:
     return [f"  could be brought back: copies stay in quarantine for {age}"] if told else []
 
 
-def undo(repository: str, mark_id: str) -> str:
-    """The command that brings back what the store itself keeps of what the sweeps of a mark deleted."""
-    return f"lakegc restore {repository} {mark_id}"
+def undo(repository: str, mark_id: str, backup: str | None = None) -> str:
+    """The command that brings back what the sweeps of a mark deleted: what the store or a quarantine keeps of it, or
+    what lies in a backup at this place."""
+    return f"lakegc restore {repository} {mark_id}{'' if backup is None else f' {quote(backup)}'}"
 
 
 def comes_back(
@@ -218,13 +235,16 @@ def comes_back(
     how: str,
     quarantine: timedelta | None = None,
     undeletes: bool | None = True,
+    backup: str | None = None,
 ) -> str:
-    """A sentence that says if deleted objects can be brought back without a backup. `versioned`: whether the store
+    """A sentence that says if deleted objects can be brought back. `versioned`: whether the store
     keeps old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the
     command that does it; `quarantine`: for how long lakegc keeps copies; `undeletes`: whether the command brings back
-    what soft delete keeps, None where nobody can tell."""
+    what soft delete keeps, None where nobody can tell; `backup`: the command that brings them back from a backup."""
     if quarantine:
         return f"`{how}` brings them back for {duration(quarantine)}: lakegc copies each into quarantine first."
+    if backup:
+        return f"`{backup}` brings them back: the mark has a backup."
     if soft_delete:
         days = f"{soft_delete / timedelta(days=1):.0f} days"
         if undeletes is False:

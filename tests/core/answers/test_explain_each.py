@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import pytest
 
 from lakegc_core.answers.explain import AT_ONCE, Explained, explain, explain_each
 from lakegc_core.answers.workers import Little
+from lakegc_core.config.settings import RepositoryPolicy
+from lakegc_core.copies.backup import restore
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
@@ -145,6 +148,25 @@ def test_of_what_a_sweep_of_a_retired_mark_deleted_that_sweep_is_told(
     assert [(each["mark_id"], each["outcome"]) for each in gone.swept] == [("m1", "deleted")] and not never.swept
 
 
+@pytest.mark.parametrize("retired", [False, True])
+def test_of_what_was_deleted_and_brought_back_both_are_told_in_order_and_that_it_lies_there(
+    small: SparkSession, served: Lake, repository: Repository, retired: bool
+) -> None:
+    kept = replace(served, policies=(RepositoryPolicy(match="*", quarantine=timedelta(days=7)),))
+    first = mark(small, kept, "m1")
+    swept_report(small, first)
+    restore(small, first)
+    second = mark(small, kept, "m2")
+    if retired:
+        (served.files("lake") / NEVER_COMMITTED).unlink()  # only of what is gone are retired marks asked
+        keep_records(first.mark)
+        shutil.rmtree(served.files("lake") / first.mark.folder)
+    (found,) = answers(small, second, [NEVER_COMMITTED])
+    assert [(each["mark_id"], each["outcome"]) for each in found.swept] == [("m1", "deleted")]
+    assert [(each["mark_id"], each["outcome"]) for each in found.restored] == [("m1", "copied")]
+    assert (found.size is None) is retired
+
+
 def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
     small: SparkSession, served: Lake, repository: Repository
 ) -> None:
@@ -156,6 +178,21 @@ def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
     (served.files("lake") / raw).unlink()
     for key in (raw, "elsewhere/", "elsewhere", "../lake/README", "/t/1", "t//1", "."):
         assert explain(not_needed, context, key).objects == (), key
+
+
+def test_an_address_is_found_behind_a_slash_and_behind_the_namespace_as_tools_of_a_store_write_it(
+    m1: MarkContext,
+) -> None:
+    uri = f"{m1.namespace.uri}/{NEVER_COMMITTED}"
+    bucket_and_key = uri.partition("://")[2]
+    for what in (f"/{NEVER_COMMITTED}", uri, bucket_and_key, f"/{bucket_and_key}", f"lake/{NEVER_COMMITTED}"):
+        (found,) = explain(not_needed, m1, what).objects
+        assert (found.address, found.reason) == (NEVER_COMMITTED, "unreferenced"), what
+    (gone,) = explain(not_needed, m1, f"/{UNKNOWN}").objects
+    assert (gone.address, gone.size) == (UNKNOWN, None)
+    (foreign,) = explain(not_needed, m1, f"lake/{FOREIGN}").objects
+    assert foreign.reason == "foreign"
+    assert explain(not_needed, m1, f"other/{NEVER_COMMITTED}").objects == ()
 
 
 def test_bytes_that_are_no_utf_8_are_a_path_like_any_other(m1: MarkContext) -> None:

@@ -200,7 +200,7 @@ def test_a_mark_from_before_a_restore_does_not_answer(
     restored = Restore("m0", NOW.timestamp() + 30)
     monkeypatch.setattr(keepers, "restored_since", lambda *_: restored)
     then = NOW + timedelta(hours=1, minutes=1)
-    says = rf"restored by mark m0, .* begins after {then:%Y-%m-%d %H:%M} UTC .* Make a mark then"
+    says = rf"Objects of mark m0 were restored, .* begins after {then:%Y-%m-%d %H:%M} UTC .* Make a mark then"
     with pytest.raises(RefusedError, match=says):
         du(small, m1)
 

@@ -37,6 +37,7 @@ NOTHING = Explained(
     reason=None,
     since=None,
     swept=(),
+    restored=(),
 )
 
 

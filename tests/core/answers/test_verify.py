@@ -135,6 +135,12 @@ def test_a_report_that_was_changed_is_refused_with_what_of_it_the_statement_says
     assert "`report` of the statement is not that of sweeps/1/report.json" in found
 
 
+@pytest.mark.parametrize("unread", [5, "plan.json", [{"key": "plan.json"}], {"plan.json": 1}])
+def test_a_report_whose_unread_is_no_list_of_names_differs_by_that(swept: Swept, unread: Any) -> None:
+    edited(place(swept, "sweeps/1/report.json"), lambda report: report.update(unread=unread))
+    assert "sweeps/1/report.json does not name what did not read (`unread`)" in said(verified(swept))
+
+
 def outcomes(swept: Swept) -> list[dict[str, Any]]:
     files = sorted(place(swept, "sweeps/1/outcomes").glob("*.parquet"))
     return [row for file in files for row in pq.read_table(file).to_pylist()]
@@ -210,9 +216,7 @@ def test_a_part_of_the_journal_that_was_passed_over_is_told_and_stops_no_answer(
     says: list[str] = []
     context = replace(open_mark(swept.lake.open("lake"), "m1"), say=says.append)
     (told,) = explain(lambda: swept.spark, context, GARBAGE[0]).objects
-    assert told.reason == "unreferenced" and says == [
-        f"explain: {part} does not read: what only it tells of sweeps is left out"
-    ]
+    assert told.reason == "unreferenced" and says == [f"explain: {part} does not read: what only it tells is left out"]
     assert gone(swept.spark, context, "**", 10).unread == (part,)
 
 

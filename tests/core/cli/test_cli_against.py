@@ -33,7 +33,11 @@ def put(context: MarkContext, name: str, addresses: list[str]) -> None:
 
 
 def test_a_review_against_a_list_prints_and_writes_what_only_one_names(
-    sparing: SparkSession, desk: Desk, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+    sparing: SparkSession,
+    desk: Desk,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     repository = desk.with_an_object()
     context = begin_mark(desk.repository(), "m1", min_age=MIN_AGE)
@@ -50,12 +54,15 @@ def test_a_review_against_a_list_prints_and_writes_what_only_one_names(
     assert entry.main([*REVIEW, "unified:theirs"]) == 0
     assert "kept: a retained commit refers to it: 1 object," in capfdbinary.readouterr().out.decode()
 
+    monkeypatch.chdir(tmp_path)
     rows = [{"address": live, "size": "5", "by": "other", "why": "committed"}]
     rows.append({"address": STRANGE, "size": "0", "by": "other", "why": "no_object"})
     assert entry.main([*REVIEW, "unified:theirs", "--csv", "--addresses", "-"]) == 0
     told = capfdbinary.readouterr().out.decode()
     assert sorted(csv.DictReader(io.StringIO(told)), key=lambda row: row["why"]) == rows
-    assert entry.main([*REVIEW, "unified:theirs", "--csv", "--addresses", str(tmp_path / "list")]) == 0
+    aloud = [each for each in REVIEW if each != "--quiet"]
+    assert entry.main([*aloud, "unified:theirs", "--csv", "--addresses", "list"]) == 0
+    assert f"would delete are in {tmp_path}/list" in capfdbinary.readouterr().err.decode()
     assert sorted((tmp_path / "list").read_text().splitlines()) == sorted(told.splitlines())
 
 

@@ -56,6 +56,15 @@ def test_nothing_begins_where_nothing_brings_it_back_or_nobody_confirms(
     assert not list(mark.mark.store.list(f"{mark.home}/{drills.FOLDER}/"))
 
 
+def test_where_a_mark_found_no_garbage_a_drill_says_just_that(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.mark("m1")
+    assert main(["drill", "lake", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert (
+        said.startswith("lakegc: Mark m1 found no garbage: there is nothing to drill with") and "quarantine" not in said
+    )
+
+
 def test_a_drill_that_is_not_over_is_ended_first_and_one_that_failed_says_what_to_run(
     desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

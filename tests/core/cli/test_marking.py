@@ -58,6 +58,18 @@ def test_nobody_is_asked_about_a_sweep_that_a_guard_stops_for_certain(
     assert len(found) == questions
 
 
+def by_hand(folder: Path) -> Any:
+    """As much of a mark as the question before its sweep needs."""
+    store = LocalConfig(str(folder))
+    return SimpleNamespace(
+        data=store,
+        workspace=store,
+        mark=SimpleNamespace(folder="marks/m1", mark_id="m1", store=connect(store), retired=lambda: None),
+        header=SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1"),
+        policy=SimpleNamespace(quarantine=None),
+    )
+
+
 def asked(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -74,14 +86,7 @@ def asked(
 
     monkeypatch.setattr(marking, "ask", no)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    store = LocalConfig(str(folder))
-    context: Any = SimpleNamespace(
-        data=store,
-        workspace=store,
-        mark=SimpleNamespace(folder="marks/m1"),
-        header=SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1"),
-        policy=SimpleNamespace(quarantine=None),
-    )
+    context = by_hand(folder)
     report = {"objects": {"expired": 1_200}, "bytes": {"expired": 5_000_000}}
     review: Any = SimpleNamespace(report=report, verdicts=verdicts)
     with pytest.raises(RefusedError, match=says):
@@ -102,6 +107,8 @@ def test_each_kind_of_store_says_how_long_it_keeps_what_is_deleted(
     versioned: bool | None, soft_delete: timedelta | None, said: str
 ) -> None:
     assert comes_back(versioned, soft_delete, undo("lake", "m1")) == said
+    backup = comes_back(versioned, soft_delete, undo("lake", "m1"), backup=undo("lake", "m1", "s3://spare"))
+    assert backup == "`lakegc restore lake m1 s3://spare` brings them back: the mark has a backup."
 
 
 @pytest.mark.parametrize(
@@ -135,11 +142,8 @@ def test_the_question_is_asked_where_lakegc_may_not_write_into_the_namespace(
     monkeypatch.setattr(marking, "ask", yes)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(LocalStore, "probe", refused)
-    header = SimpleNamespace(repository="lake", storage_namespace="local://lake", mark_id="m1")
-    policy = SimpleNamespace(quarantine=None)
-    context: Any = SimpleNamespace(data=LocalConfig(str(tmp_path)), header=header, policy=policy)
     review: Any = SimpleNamespace(verdicts=[], report={"objects": {"expired": 1}, "bytes": {"expired": 5}})
-    marking._confirm(argparse.Namespace(dry_run=False, yes=False), context, review, {})
+    marking._confirm(argparse.Namespace(dry_run=False, yes=False), by_hand(tmp_path), review, {})
     assert "The store does not say whether they can be brought back." in asked[0]
 
 
@@ -154,9 +158,13 @@ def test_addresses_and_json_do_not_share_stdout(desk: Desk, capsys: pytest.Captu
     assert "both write to stdout" in capsys.readouterr().err
 
 
-def test_a_review_writes_the_addresses_to_a_file(desk: Desk, tmp_path: Path) -> None:
+def test_a_review_writes_the_addresses_to_a_file_and_says_where_it_is(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.mark("m1", garbage=["data/a", "data/ö"])
-    assert main(["review", "lake", "m1", "--addresses", str(tmp_path / "list")]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["review", "lake", "m1", "--addresses", "list"]) == 0
+    assert f"2 addresses written to {tmp_path}/list" in capsys.readouterr().err
     assert (tmp_path / "list").read_bytes() == "data/a\ndata/ö\n".encode()
 
 
@@ -232,6 +240,25 @@ def test_nobody_is_asked_about_a_mark_of_which_nothing_is_left_to_sweep(
             "nothing is left to sweep of mark m1",
             "next: lakegc mark lake",
         ]
+
+
+def test_of_a_mark_whose_objects_were_brought_back_it_is_said_that_they_are_there(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = desk.mark("m1", garbage=["data/a", "data/b"])
+    swept(context, 1, deleted=2)
+    back = [
+        {"mark_id": "m1", "sweep": 1, "objects": 1, "bytes": 10},
+        {"mark_id": "m0", "sweep": 1, "objects": 1, "bytes": 9},
+    ]
+    report = {"finished_at": NOW.timestamp(), "outcomes": {"copied": 2}, "taken_back": back}
+    folder = f"{context.mark.folder}/restores/20250401T000000000000"
+    connect(context.workspace).write(f"{folder}/report.json", encode(report))
+    assert main(["sweep", "lake", "m1"]) == 0
+    said = (
+        "nothing is left to sweep of mark m1 but 1 object (10 B) that a drill or a restore brought back: only a sweep"
+    )
+    assert said in capsys.readouterr().out
 
 
 def test_nobody_is_asked_about_a_mark_that_found_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,12 +413,22 @@ def pass_time(hours: float) -> None:
 def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished = break_off(desk, capsys)
     pass_time(11)
+    assert main(["sweep", "lake", unfinished, "--yes"]) == 1
+    assert f"Go on with the mark: lakegc mark lake --mark-id {unfinished}. In Dagster" in capsys.readouterr().err
     found, said = marked(capsys)
     assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed" in said
     pass_time(1)
     assert "is complete already" in marked(capsys, "--mark-id", found)[1]
     later, said = marked(capsys)
     assert later != unfinished and "already" not in said, "one that is complete is no mark to resume"
+
+
+@pytest.mark.usefixtures("sparing")
+def test_a_mark_that_broke_off_long_ago_goes_on_if_it_is_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = break_off(desk, capsys)
+    pass_time(12.1)
+    found, said = marked(capsys, "--mark-id", unfinished)
+    assert found == unfinished and "already" not in said
 
 
 @pytest.mark.usefixtures("sparing")

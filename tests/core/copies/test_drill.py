@@ -3,6 +3,7 @@ over."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core import pipeline
+from lakegc_core.cli.question import question
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies import backup as copying
 from lakegc_core.copies import undo
@@ -31,6 +33,8 @@ from lakegc_core.views.drills import drill_screen, failed_drill
 from lakegc_core.views.history import history_of
 from lakegc_core.views.history_screen import history_screen
 from lakegc_core.views.metrics import metrics_text
+from lakegc_core.views.report import sweep_report
+from lakegc_core.views.screen import sweep_screen
 from tests.support.lake import NOW, lake, leave, quick
 
 if TYPE_CHECKING:
@@ -107,6 +111,54 @@ def test_what_a_drill_deletes_comes_back_as_it_was_and_no_figure_of_the_reposito
     swept = swept_report(fast, open_mark(mark, "m1"))
     drilled = {each["address"] for each in report["objects"]}
     assert swept.outcomes["deleted"] == 1 and lying(mark).keys() == drilled, "what came back stays until the next mark"
+
+
+def test_the_sweep_after_a_drill_has_a_row_for_each_object_of_the_question_and_claims_no_more_than_is_so(
+    fast: SparkSession, mark: MarkContext
+) -> None:
+    found = pipeline.review(mark).report
+    assert question(mark, found).startswith(
+        "Delete up to 3 objects (444 B) of s3://bucket/lake, which mark m1 found? `lakegc"
+    )
+    size = pipeline.drill(fast, mark, wanted=Wanted(objects=2))["bytes"]
+    again = open_mark(mark, "m1")
+    asked = question(again, found)
+    assert asked.startswith(
+        f"Delete up to 1 object ({444 - size} B) of s3://bucket/lake, which mark m1 found? It also found 2 "
+    )
+    assert f"2 objects ({size} B) that a drill or a restore brought back: only a sweep of a later mark" in asked
+
+    swept = sweep_screen(sweep_report(pipeline.sweep(fast, again)))
+    told = re.findall(r"^  (deleted|brought back) +(\d+) objects", swept, re.M)
+    assert told == [("deleted", "1"), ("brought back", "2")]
+    once_more = sweep_screen(sweep_report(pipeline.sweep(fast, again)))
+    assert "no sweep of this mark deletes more" in once_more and "nothing is left" not in once_more
+    assert "brought back" in once_more and len(lying(mark)) == 2
+
+
+def test_a_sweep_of_a_mark_with_a_backup_names_the_restore_from_it_before_and_after(
+    fast: SparkSession, mark: MarkContext, tmp_path: Path
+) -> None:
+    bare, place = replace(mark, policy=NOTHING), f"{tmp_path}/spare"
+    assert question(bare, pipeline.review(bare).report).endswith("The store cannot bring them back.")
+    copying.backup(fast, bare, place)
+    assert f"`lakegc restore lake m1 {place}` brings them back" in question(bare, pipeline.review(bare).report)
+    swept = sweep_screen(sweep_report(pipeline.sweep(fast, bare)))
+    assert swept.endswith(f"  undo     lakegc restore lake m1 {place}") and lying(mark) == {}
+    assert copying.restore(fast, bare, place).outcomes["copied"] == 3 and lying(mark) == DEAD
+
+
+def test_a_sweep_that_comes_too_early_says_the_minute_from_which_it_works(
+    fast: SparkSession, mark: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = replace(mark, policy=RepositoryPolicy(match="*", safety="full"))
+    monkeypatch.setenv("LAKEGC_NOW", str((NOW + timedelta(hours=1)).timestamp()))
+    early = pipeline.sweep(fast, strict, accepted={"blast-radius": "the first sweep"})
+    assert early.outcomes["unconfirmed"] == 3 and early.confirmed_from is not None
+    assert "kept for a later sweep, from 2025-04-01 12:" in sweep_screen(sweep_report(early))
+    monkeypatch.setenv("LAKEGC_NOW", str(early.confirmed_from))
+    on_time = pipeline.sweep(fast, strict, accepted={"blast-radius": "the first sweep"})
+    assert on_time.outcomes["deleted"] == 3 and on_time.confirmed_from is None
 
 
 def test_soft_delete_is_no_way_back_in_an_account_that_says_it_has_a_hierarchical_namespace(
@@ -297,6 +349,7 @@ def test_other_bytes_and_what_does_not_come_back_are_named_and_fail_the_drill(
     said = failed_drill(report)
     assert f"lakegc restore lake m1 --path '{kept}'." in said and "Do not sweep before a drill has passed." in said
     assert f"{spoilt}   different: 4 bytes with SHA-256" in drill_screen(report)
+    assert "what came back is garbage still: only a sweep of a later mark deletes it" in drill_screen(report)
     assert "2 of 3 objects did not come back" in backup_guard(mark)
     history = history_of(mark)
     assert history["drill"]["state"] == "failed" and 'lakegc_last_drill_passed{repository="lake"} 0' in metrics_text(

@@ -20,6 +20,6 @@ def test_the_stage_needs_all_stages_before_it(tmp_path: Path, done: int) -> None
         context = served.begin("lake", "m1")
         for stage in STAGES[:done]:
             finish(context, stage)
-        with pytest.raises(MarkError, match="Run the stages in order"):
+        with pytest.raises(MarkError, match="Go on with the mark: lakegc mark lake --mark-id m1"):
             expired_addresses(NO_SPARK, context)
         assert context.mark.manifest(Stage.EXPIRED_ADDRESSES) is None

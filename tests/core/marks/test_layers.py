@@ -183,7 +183,7 @@ def test_objects_that_were_restored_since_make_the_next_mark_a_clean_one(
     folder = marked[2] / "m0/restores" / (NOW + timedelta(days=1, hours=2)).strftime("%Y%m%dT%H%M%S%f")
     folder.mkdir(parents=True)
     (folder / "begun.json").write_text("{}")
-    assert "restored by mark m0" in choose(begin()).why_clean
+    assert "objects of mark m0 were restored since" in choose(begin()).why_clean
 
 
 def test_no_mark_rests_on_one_whose_sweep_a_ring_stopped(marked: tuple[Lake, Repository, Path], begin: At) -> None:

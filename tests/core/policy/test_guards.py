@@ -585,6 +585,13 @@ def test_neighbours_that_the_settings_ignore_are_counted_apart_from_those_that_w
     assert said[15].startswith("The other repositories of this lakeFS are 15 that neighbours.ignore names")
 
 
+def test_a_trial_says_that_it_asks_no_neighbour_and_names_no_setting_that_the_user_has_not_made() -> None:
+    known = {"repositories": 15, "unknown": 0, "named": [], "within": 1.0, "addresses": 0, "ignored": 15}
+    found = verdict("neighbours", replace(evidence(), neighbours=_known(known), throw_away=True))
+    assert found.passed and found.description.startswith("A trial asks no other repository")
+    assert "neighbours.ignore" not in found.description
+
+
 def test_a_path_whose_data_is_gone_stops_a_sweep_however_few_they_are() -> None:
     found = replace(evidence(), sampled=50, unreadable={"main/a": 410, "main/b": 403})
     assert "The data of 1 of 50 paths on branch heads is gone: main/a (410)" in refused("reads", found)

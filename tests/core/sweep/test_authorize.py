@@ -26,6 +26,7 @@ from lakegc_core.sweep.authorize import (
     check_look_delay,
     confirmed_at,
     judge,
+    more_confirmed_at,
     ready_at,
     refusal,
     remember_accepted,
@@ -129,7 +130,9 @@ def test_a_look_waits_until_uploads_of_the_time_of_the_listing_are_staged(
     for late, refused in ((0, True), (delay - 1, True), (delay, False)):
         monkeypatch.setenv("LAKEGC_NOW", str(NOW.timestamp() + late))
         if refused:
-            with pytest.raises(RefusedError, match=r"listed too short a time ago.*Sweep it in \d+ minutes"):
+            with pytest.raises(
+                RefusedError, match=r"listed too short a time ago.*minutes or later: from 20.* 12:15 UTC"
+            ):
                 check_look_delay(context)
         else:
             check_look_delay(context)
@@ -146,6 +149,18 @@ def test_a_mark_is_ready_when_the_gap_of_what_it_found_is_over(
     )
     gap = FULL.gap.total_seconds()
     assert ready_at(context) - NOW.timestamp() == (gap if waits else FULL.look_delay.total_seconds())
+
+
+def test_the_time_from_which_more_may_go_is_that_of_the_first_then_that_of_the_last_and_then_none(
+    served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gap, start = FULL.gap.total_seconds(), NOW.timestamp()
+    found = {"objects": 5, "bytes": 1}
+    context = whole(served, expired=found, asked_at=start + 90, first_since=start + 1 - 3_600)
+    for now, then in ((0.0, gap - 3_540), (gap - 3_599, gap + 120), (gap + 90, None)):
+        monkeypatch.setenv("LAKEGC_NOW", str(start + now))
+        at = more_confirmed_at(context)
+        assert (at if at is None else at - start) == then, "up to the minute, so that it works then"
 
 
 def test_what_the_mark_of_the_night_before_found_is_waited_for_no_longer_than_its_own_gap(served: Lake) -> None:

@@ -34,6 +34,8 @@ def test_a_trial_marks_sweeps_restores_and_removes_what_it_has_made_and_nothing_
     assert code == 0, err
     found = json_of(out)
     assert found["mark"]["objects"] | {"expired": 9, "foreign": 1, "young": 0} == found["mark"]["objects"]
+    said = {each["name"]: each["description"] for each in found["mark"]["guards"]}
+    assert said["neighbours"].startswith("A trial asks no other repository"), "the user has set no neighbours.ignore"
     causes = {each["words"]: each["objects"] for each in found["mark"]["origins"]["causes"]}
     assert causes == {
         "were replaced or deleted on branch main": 4,

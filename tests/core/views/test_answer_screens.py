@@ -115,6 +115,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "reason": None,
         "since": None,
         "swept": [],
+        "restored": [],
     }
     return HEAD | {"what": "t/1", "objects": [own | more], "objects_in_all": 1}
 
@@ -195,6 +196,26 @@ def test_a_sweep_that_dealt_with_an_object_is_told_also_where_the_object_is_kept
     assert "  kept: branch:main shows it" in screen and "gone" not in screen
 
 
+BACK = {"mark_id": "m0", "outcome": "copied", "at": "2026-11-19T02:00:00Z"}
+
+
+def test_what_a_restore_brought_back_after_the_sweep_is_told_after_it_with_whether_it_lies_there_now() -> None:
+    told = [
+        "  deleted by the sweep of mark m0, 2026-11-19 01:00 UTC",
+        "  brought back by the restore of mark m0, 2026-11-19 02:00 UTC",
+    ]
+    there = answers.explain_screen(explained(swept=[DELETED], restored=[BACK], reason="young"))
+    assert there.splitlines()[-4:-1] == [*told, "  it lies there now"]
+    found = BACK | {"outcome": "already_there"}
+    assert "lay there at the restore of mark m0" in answers.explain_screen(explained(swept=[DELETED], restored=[found]))
+    gone = answers.explain_screen(explained(swept=[DELETED], restored=[BACK], size=None, staged=True))
+    assert "gone: not in the store, and no sweep on record deleted it since. Reads of it fail." in gone
+    assert told == gone.splitlines()[-4:-2] and "lies there now" not in gone
+    again = DELETED | {"mark_id": "m1", "at": "2026-11-20T01:00:00Z"}
+    gone = answers.explain_screen(explained(swept=[DELETED, again], restored=[BACK], size=None, staged=True))
+    assert "gone: deleted by the sweep of mark m1" in gone and told == gone.splitlines()[-4:-2]
+
+
 EVIL = "evil/\x1b[31mred\x1b[0m\x07\n  kept: branch:main"
 
 
@@ -231,6 +252,14 @@ def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     assert (
         "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them." in screen
     )
+
+
+def test_of_a_path_with_a_slash_before_it_and_of_a_folder_it_is_said_how_to_spell_them() -> None:
+    screen = answers.explain_screen(explained() | {"what": "/t/", "objects": [], "objects_in_all": 0})
+    assert "Without the slash before it, it is another path: lakegc explain lake t\n" in screen
+    assert "lakectl fs ls lakefs://lake/BRANCH/t/\n" in screen
+    plain = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
+    assert "slash" not in plain and "lakectl fs ls lakefs://lake/BRANCH/t/1/\n" in plain
 
 
 def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:

@@ -64,6 +64,25 @@ def test_the_command_that_undoes_a_sweep_is_named_only_where_lakegc_can_bring_ba
         assert ("lakegc restore" in said) is undeletes and "kept by the store's soft delete until 2033" in said
 
 
+def test_a_sweep_of_a_mark_with_a_backup_names_the_restore_that_undoes_it_with_the_place_as_a_shell_takes_it() -> None:
+    backed_up = replace(SWEPT, backup="s3://spare/my lake")
+    assert "  undo     lakegc restore lake m1 's3://spare/my lake'" in screen.sweep_screen(
+        report.sweep_report(backed_up)
+    )
+    kept = screen.sweep_screen(report.sweep_report(replace(backed_up, versioned=True)))
+    assert kept.splitlines()[-1] == "  undo     lakegc restore lake m1", "the store has all of it"
+    nothing = replace(backed_up, outcomes={"deleted": 0}, bytes_deleted=0)
+    assert "undo" not in screen.sweep_screen(report.sweep_report(nothing))
+
+
+def test_a_sweep_that_came_too_early_says_from_when_it_may_delete_more() -> None:
+    early = replace(SWEPT, outcomes={"deleted": 0, "unconfirmed": 3}, confirmed_from=2_000_000_040.0)
+    text = screen.sweep_screen(report.sweep_report(early))
+    assert "long enough: kept for a later sweep, from 2033-05-18 03:34 UTC" in text
+    untold = screen.sweep_screen(report.sweep_report(replace(early, confirmed_from=None)))
+    assert untold.endswith("long enough: kept for a later sweep")
+
+
 def test_only_bytes_that_the_store_has_no_more_count_as_freed() -> None:
     quarantine = {"age": 9.0, "objects": 1, "bytes": 5 * 10**11}
     kept: list[dict[str, Any]] = [

@@ -161,4 +161,4 @@ def test_a_restore_by_a_clock_that_is_behind_is_refused_for_the_next_mark_would_
     town.at(1.4)
     assert restore(town.spark, town.context("m0"), spare).outcomes["copied"] == 2
     town.at(1.5)
-    assert "objects were restored by mark m0" in town.mark("m2")
+    assert "objects of mark m0 were restored since" in town.mark("m2")

@@ -1,0 +1,45 @@
+"""The question before a sweep: how much may go, and whether it can come back."""
+
+from __future__ import annotations
+
+from lakegc_core.errors import StoreError
+from lakegc_core.marks.backups import backup_place
+from lakegc_core.marks.context import MarkContext
+from lakegc_core.marks.ledger import brought_back
+from lakegc_core.marks.sweeps import finished_sweeps
+from lakegc_core.names import Json, Outcome
+from lakegc_core.policy.facts import Amount
+from lakegc_core.store.base import connect
+from lakegc_core.views.words import came_back, comes_back, counted, human_bytes, undo
+
+
+def question(context: MarkContext, report: Json) -> str:
+    """The question whether a mark is to be swept. `report`: of the mark."""
+    left, back = _left(context, report), brought_back(context.mark)
+    what = f"{counted(left.objects, 'object')} ({human_bytes(left.bytes)}) of {context.header.storage_namespace}"
+    others = f" It also found {came_back(back.objects, back.bytes)}." if back.objects else ""
+    return f"Delete up to {what}, which mark {context.header.mark_id} found?{others} {_way_back(context)}"
+
+
+def _left(context: MarkContext, report: Json) -> Amount:
+    """What the mark found and no sweep or drill of it has deleted, at most; all of it where their reports make no sense
+    together."""
+    found, over = (
+        Amount(report["objects"]["expired"], report["bytes"]["expired"]),
+        finished_sweeps(context, drills=True),
+    )
+    objects = found.objects - sum(each["outcomes"].get(Outcome.DELETED, 0) for each in over)
+    size = found.bytes - sum(each["bytes_deleted"] for each in over)
+    return Amount(objects, size) if objects > 0 and size >= 0 else found
+
+
+def _way_back(context: MarkContext) -> str:
+    """A sentence that says whether what is deleted can come back."""
+    repository, mark_id, quarantine = context.header.repository, context.header.mark_id, context.policy.quarantine
+    how, place = undo(repository, mark_id), backup_place(context)
+    backup = place and undo(repository, mark_id, place)
+    try:
+        probe = connect(context.data).probe()
+    except StoreError:  # lakegc may write nothing there, and a sweep need not
+        return comes_back(None, None, how, quarantine, backup=backup)
+    return comes_back(probe.versioning, probe.soft_delete, how, quarantine, probe.undeletes, backup)
