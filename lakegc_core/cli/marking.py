@@ -13,7 +13,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
-from lakegc_core.cli.opening import at_work, named_mark, opened, own_mark
+from lakegc_core.cli.opening import at_work, named_mark, opened, opened_to_judge, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page, writing
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError, StoreError
 from lakegc_core.marks import layers
@@ -90,7 +90,7 @@ def _mark_of(
 
 def run_mark(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)
         told.append(review.report)
@@ -198,7 +198,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError("--close accounts for a sweep for good, and --dry-run changes nothing: give one of both.")
     if parse_other_mark(options.mark_id) and not options.close:
         _check_terminal(options, "sweep")  # before a mark is made for it
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     budget = budget_of(repository, given)
     options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
@@ -259,7 +259,7 @@ def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     given, accepted = budget_given(options), accepted_by(options)
     _check_terminal(options, "run")
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     budget = budget_of(repository, given)  # `until` is counted from here
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)

@@ -485,7 +485,7 @@ def test_no_mark_is_made_for_the_list_of_another_tool_where_nobody_can_be_asked_
     def opens(*_: Any) -> None:
         raise AssertionError("lakeFS was asked")
 
-    monkeypatch.setattr(marking, "opened", opens)
+    monkeypatch.setattr(marking, "opened_to_judge", opens)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
     assert main(["sweep", "lake", "unified:run1"]) == 2
     assert "without a terminal it needs --yes" in capsys.readouterr().err
