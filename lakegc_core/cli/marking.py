@@ -22,7 +22,7 @@ from lakegc_core.marks.catalogue import newest_to_sweep
 from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark, open_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.previous import unfinished_mark
-from lakegc_core.marks.sweeps import finished_sweeps, is_open, without_drills
+from lakegc_core.marks.sweeps import finished_sweeps, is_open, left_nothing, without_drills
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
@@ -36,8 +36,6 @@ from lakegc_core.views.words import comes_back, counted, human_bytes, to_the_min
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
 
 
 def _marked(
@@ -151,10 +149,7 @@ def _nothing_left(context: MarkContext) -> list[Json]:
     """The reports of the sweeps of a mark, if they are over and the last one left nothing: all that the mark found is
     gone, and no other sweep of it has anything to delete. Else nothing."""
     over, broke_off = _sweeps(context)
-    if not over or broke_off or over[-1].get("only"):
-        return []
-    is_left = any(count for outcome, count in over[-1]["outcomes"].items() if outcome not in _GONE)
-    return [] if is_left else over
+    return over if over and not broke_off and left_nothing(over[-1]) else []
 
 
 def run_review(options: argparse.Namespace, reporter: Reporter) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lakegc_core import clock
-from lakegc_core.doctor.finding import Finding, Level, alarm, note, some, warning
+from lakegc_core.doctor.finding import Finding, Level, alarm, note, sentence, some, warning
+from lakegc_core.errors import SettingsError
+from lakegc_core.marks.backups import new_place
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.elsewhere import may_refer
@@ -22,7 +24,7 @@ def examine_namespaces(context: RepositoryContext) -> list[Finding]:
     places = ((each.name, each.namespace) for each in neighbours)
     found = [*shared(context.repository.id, context.namespace, places), *_spelling(context.namespace)]
     seen = list(sight_all(neighbours, now := clock.now().timestamp()).values())
-    return [*found, *_unknown(context, seen, now), *_referring(context.namespace, seen)]
+    return [*found, *_backups(context), *_unknown(context, seen, now), *_referring(context.namespace, seen)]
 
 
 def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -> Iterator[Finding]:
@@ -34,6 +36,22 @@ def shared(name: str, namespace: Namespace, others: Iterable[tuple[str, str]]) -
             f"{some(touching)}.",
             "The data of one looks like garbage in the other. The guard `namespace` stops every sweep.",
             "Move one of them to a namespace of its own. Until then neither can be collected.",
+        )
+
+
+def _backups(context: RepositoryContext) -> Iterator[Finding]:
+    """The finding that backups cannot go where `backup_to` leads: into the data of this repository, or of another."""
+    place = context.policy.backups_of(context.repository.id)
+    if place is None:
+        return
+    try:
+        new_place(context, place)
+    except SettingsError as error:
+        yield alarm(
+            "backup-place",
+            f"`backup_to` leads to {place}. {sentence(str(error))}",
+            "lakegc makes no backup there, and a sweep that asks for one is refused.",
+            "Set `backup_to` to a place of its own, outside the namespaces of all repositories.",
         )
 
 
