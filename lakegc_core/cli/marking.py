@@ -121,7 +121,7 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
         return "\nnothing to sweep"
     when = ready_at(context)
     if when > clock.now().timestamp():
-        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {to_the_minute(clock.instant(when))})"
+        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {clock.minute(when)})"
     return f"\nnext: lakegc sweep {repository} {mark_id}"
 
 
@@ -278,7 +278,7 @@ def _sweep_marked(
     when = ready_at(context)
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = clock.instant(when)
-        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {found['sweep_after']}")
+        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {clock.minute(when)}")
         return 0
     if not options.json:
         print(marked)
