@@ -201,7 +201,8 @@ def _verify_arguments(to: argparse.ArgumentParser) -> None:
 def _backup_arguments(to: argparse.ArgumentParser) -> None:
     """copy away what a mark would delete, under its own keys"""
     name_mark(to)
-    to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
+    text = "where to: a URI such as s3://bucket/prefix, or a folder (default: `backup_to` of lakegc.yaml)"
+    to.add_argument("destination", metavar="DEST", nargs="?", help=text)
     _copying_options(to)
 
 
