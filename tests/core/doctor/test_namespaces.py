@@ -23,9 +23,9 @@ def beside(patient: Patient, name: str, namespace: str) -> None:
     patient.server.sandbox.create_repository(name, namespace, age=timedelta(days=5)).set_rules(7)
 
 
-def mark_by_hand(patient: Patient, name: str, **facts: object) -> MarkContext:
+def mark_by_hand(patient: Patient, name: str, mark_id: str = "", **facts: object) -> MarkContext:
     """A complete mark of a repository, written without Spark."""
-    context = begin_mark(open_repository(patient.settings, name, client=patient.client), f"{name}-1")
+    context = begin_mark(open_repository(patient.settings, name, client=patient.client), mark_id or f"{name}-1")
     for stage in STAGES:
         finish(context, stage, **facts if stage == STAGES[-1] else SOUND.get(stage, {}))
     return context
@@ -77,6 +77,20 @@ def test_it_is_an_alarm_where_no_mark_of_it_reads_and_none_here_noted_what_it_im
     known = {"repositories": 1, "unknown": 0, "named": [], "within": 1.0, "addresses": 0, "known": ["other"]}
     mark_by_hand(on_folder, "lake", neighbours=known)
     assert on_folder.finding("neighbours").level is Level.WARNING, "the mark here keeps what was known of it"
+
+
+def test_it_is_an_alarm_where_the_newest_mark_here_could_not_read_all_of_it_until_it_is_marked_again(
+    on_folder: Patient,
+) -> None:
+    """A sweep reads more of a neighbour's mark than the doctor does, and would be refused."""
+    beside(on_folder, "other", "local://other")
+    mark_by_hand(on_folder, "other")
+    unread = {"repositories": 1, "unknown": 1, "named": [["other", "its list is damaged"]], "within": 1.0}
+    mark_by_hand(on_folder, "lake", neighbours={**unread, "addresses": 0, "unread": ["other"], "known": []})
+    finding = on_folder.finding("neighbours")
+    assert finding.level is Level.ALARM and finding.why.startswith("This stops sweeps.")
+    mark_by_hand(on_folder, "other", "other-2")
+    assert worst(on_folder.examine()) == []
 
 
 def test_a_repository_that_was_marked_of_late_is_nothing(on_folder: Patient) -> None:
