@@ -54,6 +54,12 @@ def instant(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def minute(seconds: float) -> str:
+    """Unix seconds as people read them, UTC, to the minute: `2026-11-23 16:30 UTC`."""
+    at = instant(seconds)
+    return f"{at[:10]} {at[11:16]} UTC"
+
+
 def unix_seconds(of: str) -> float:
     """An `instant` as unix seconds. ValueError if it is none: a time without a zone is no moment."""
     found = datetime.fromisoformat(of)

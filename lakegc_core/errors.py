@@ -12,8 +12,9 @@ _MOST = 3  # names that are suggested
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names the known names that are like this one; "" if there are none."""
-    near = difflib.get_close_matches(name, known, n=_MOST)
+    """A question that names the known names that are like this one, whatever their case; "" if there are none."""
+    by_lower = {each.lower(): each for each in known}
+    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, n=_MOST)]
     return f"Did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -8,11 +8,13 @@ import sys
 from lakegc_core.cli.opening import at_work, opened, own_mark
 from lakegc_core.cli.options import show
 from lakegc_core.clock import roughly
+from lakegc_core.config.which_file import settings_line
 from lakegc_core.copies import backup, undo
 from lakegc_core.copies.copied import CopyResult
 from lakegc_core.copies.transfer import Limits
+from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED
-from lakegc_core.marks.context import open_mark
+from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
@@ -22,11 +24,23 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
     repository = opened(options, reporter)
     options.mark_id = own_mark(repository, options.mark_id)
     context = open_mark(repository, options.mark_id)
-    backup.writable_place(context, options.destination)  # before Spark is started
+    place = _place_of_settings(repository) if options.destination is None else options.destination
+    backup.writable_place(context, place)  # before Spark is started
     with at_work(context, reporter, "backup") as spark:
         limits = Limits(options.parallel, options.bandwidth)
-        result = backup.backup(spark, context, options.destination, limits)
+        result = backup.backup(spark, context, place, limits)
     return _end_copy(options, result)
+
+
+def _place_of_settings(repository: RepositoryContext) -> str:
+    """The place by lakegc.yaml of backups for which nobody names one. SettingsError if it names none."""
+    place = repository.policy.backups_of(repository.repository.id)
+    if place is None:
+        raise SettingsError(
+            "DEST is missing: name the place of the backup, such as s3://bucket/prefix, or set `backup_to` for "
+            f"{repository.repository.id} in lakegc.yaml ({settings_line(repository.settings.file)})."
+        )
+    return place
 
 
 def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from lakegc_core.cli.opening import settings_of
+from lakegc_core.cli.opening import named_settings
 from lakegc_core.cli.options import show
 from lakegc_core.doctor.examine import examine, examine_all
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
@@ -20,7 +20,7 @@ _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
 
 
 def run_doctor(options: argparse.Namespace, reporter: Reporter) -> int:
-    settings = settings_of(options)
+    settings = named_settings(options, reporter)
     if options.repository:
         found = examine(settings, options.repository, say=reporter.say)
     else:

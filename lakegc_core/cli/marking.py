@@ -14,7 +14,7 @@ from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
 from lakegc_core.cli.metrics import metered, metrics_file
-from lakegc_core.cli.opening import at_work, named_mark, opened, own_mark
+from lakegc_core.cli.opening import at_work, named_mark, opened, opened_to_judge, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page, writing
 from lakegc_core.cli.question import question
 from lakegc_core.errors import CorruptFileError, IncompleteError, MarkError, RefusedError, SettingsError
@@ -25,7 +25,7 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, begin_mark
 from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.marks.ledger import brought_back
 from lakegc_core.marks.previous import unfinished_mark
-from lakegc_core.marks.sweeps import finished_sweeps, is_open, without_drills
+from lakegc_core.marks.sweeps import finished_sweeps, is_open, left_nothing, without_drills
 from lakegc_core.names import FAILED, Json, Outcome, Stage
 from lakegc_core.policy import guards
 from lakegc_core.store.base import connect
@@ -39,8 +39,6 @@ from lakegc_core.views.words import came_back, to_the_minute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_GONE = (Outcome.DELETED, Outcome.ALREADY_GONE)
 
 
 def _marked(
@@ -93,7 +91,7 @@ def _mark_of(
 
 def run_mark(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)
         told.append(review.report)
@@ -122,7 +120,7 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
         return "\nnothing to sweep"
     when = ready_at(context)
     if when > clock.now().timestamp():
-        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {to_the_minute(clock.instant(when))})"
+        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {clock.minute(when)})"
     return f"\nnext: lakegc sweep {repository} {mark_id}"
 
 
@@ -150,10 +148,7 @@ def _nothing_left(context: MarkContext) -> list[Json]:
     """The reports of the sweeps of a mark, if they are over and the last one left nothing: all that the mark found is
     gone, and no other sweep of it has anything to delete. Else nothing."""
     over, broke_off = _sweeps(context)
-    if not over or broke_off or over[-1].get("only"):
-        return []
-    is_left = any(count for outcome, count in over[-1]["outcomes"].items() if outcome not in _GONE)
-    return [] if is_left else over
+    return over if over and not broke_off and left_nothing(over[-1]) else []
 
 
 def run_review(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -197,7 +192,7 @@ def run_sweep(options: argparse.Namespace, reporter: Reporter) -> int:
         raise SettingsError("--close accounts for a sweep for good, and --dry-run changes nothing: give one of both.")
     if parse_other_mark(options.mark_id) and not options.close:
         _check_terminal(options, "sweep")  # before a mark is made for it
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     budget = budget_of(repository, given)
     options.mark_id = named_mark(repository, options.mark_id)  # an interrupted command names it
     if options.close:
@@ -262,7 +257,7 @@ def run_run(options: argparse.Namespace, reporter: Reporter) -> int:
     metrics_file(options)
     given, accepted = budget_given(options), accepted_by(options)
     _check_terminal(options, "run")
-    repository = opened(options, reporter)
+    repository = opened_to_judge(options, reporter)
     budget = budget_of(repository, given)  # `until` is counted from here
     with metered(options, repository) as told:
         context, review = _marked(options, repository, reporter)
@@ -286,7 +281,7 @@ def _sweep_marked(
     when = ready_at(context)
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = clock.instant(when)
-        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {found['sweep_after']}")
+        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {clock.minute(when)}")
         return 0
     if not options.json:
         print(marked)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakegc_core.config.settings import Settings
+from lakegc_core.config.which_file import settings_line
 from lakegc_core.errors import MarkError, SettingsError
 from lakegc_core.marks.catalogue import newest_mark
 from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark, open_repository
@@ -44,9 +45,21 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings
 
 
+def named_settings(options: argparse.Namespace, reporter: Reporter) -> Settings:
+    """The same for a verb that judges by them: it says first which file has them."""
+    settings = settings_of(options)
+    reporter.say(settings_line(settings.file))
+    return settings
+
+
 def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
     """The repository that the arguments name, by their settings."""
     return open_repository(settings_of(options), options.repository, say=reporter.say)
+
+
+def opened_to_judge(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
+    """The same, by `named_settings`."""
+    return open_repository(named_settings(options, reporter), options.repository, say=reporter.say)
 
 
 def complete_mark(context: RepositoryContext, mark_id: str | None = None) -> MarkContext:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from lakegc_core import clock
-from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.durations import duration_with_unit
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.ids import LATEST
 
@@ -168,7 +168,8 @@ def one_or_all(to: argparse.ArgumentParser) -> None:
     """The argument REPO or the switch --all, which is the same as neither; and since when."""
     to.add_argument("repository", metavar="REPO", nargs="?")
     flag(to, "--all", "show all repositories of the server, as without REPO")
-    option(to, "--since", parse_duration, metavar="DURATION", help="only what happened so long ago or later, e.g. 30d")
+    text = "only what happened so long ago or later, e.g. 30d"
+    option(to, "--since", duration_with_unit, metavar="DURATION", help=text)
 
 
 def since_of(options: argparse.Namespace) -> float:

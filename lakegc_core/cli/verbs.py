@@ -21,7 +21,7 @@ from lakegc_core.cli.options import (
     whole,
 )
 from lakegc_core.cli.verb import Verb
-from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.durations import duration_with_unit
 from lakegc_core.config.sizes import parse_size, parse_time_of_day
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import RULES_MODES
@@ -73,7 +73,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
     )
     option(to, "--mark-id", metavar="ID", help=text)
     text = "youngest age of what may be collected, e.g. 48h (default: as lakegc.yaml says, else 25h)"
-    option(to, "--min-age", parse_duration, metavar="DURATION", help=text)
+    option(to, "--min-age", duration_with_unit, metavar="DURATION", help=text)
     text = "safety level (default: as lakegc.yaml says, else full)"
     option(to, "--safety", choices=("full", "standard", "none"), help=text)
     text = "what a repository without GC rules means (default: as lakegc.yaml says, else required)"
@@ -201,7 +201,8 @@ def _verify_arguments(to: argparse.ArgumentParser) -> None:
 def _backup_arguments(to: argparse.ArgumentParser) -> None:
     """copy away what a mark would delete, under its own keys"""
     name_mark(to)
-    to.add_argument("destination", metavar="DEST", help="where to: a URI such as s3://bucket/prefix, or a folder")
+    text = "where to: a URI such as s3://bucket/prefix, or a folder (default: `backup_to` of lakegc.yaml)"
+    to.add_argument("destination", metavar="DEST", nargs="?", help=text)
     _copying_options(to)
 
 

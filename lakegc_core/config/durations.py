@@ -41,5 +41,14 @@ def parse_duration(value: object) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+def duration_with_unit(text: str) -> timedelta:
+    """A duration that a person types. SettingsError for a number without a unit, which seldom means seconds; 0 needs
+    none."""
+    found, number = parse_duration(text), text.strip()
+    if found and _NUMBER.fullmatch(number):
+        raise SettingsError(f"{number!r} has no unit: did you mean {number}d, {number}h, {number}m or {number}s?")
+    return found
+
+
 def _refusal(value: object) -> SettingsError:
     return SettingsError(f"{value!r} is no duration; write 25h, 7d, 90m, 10s, or plain seconds")

@@ -9,7 +9,6 @@ file, the environment or a host program only, and are in no repr and no message.
 from __future__ import annotations
 
 import fnmatch
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,13 +38,11 @@ from lakegc_core.config.reach import is_below, unreachable, unreachable_store
 from lakegc_core.config.rings import RingSettings
 from lakegc_core.config.stores import StoreMapping, useful
 from lakegc_core.config.urls import normalise_endpoint, pushgateway_url
+from lakegc_core.config.which_file import CONFIG, file_of
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import Rules
 from lakegc_core.policy.holds import HOLD, problem_of
 from lakegc_core.policy.safety import CLEAN_EVERY, KEEP_MARKS, LEAST_MARKS, NEIGHBOURS
-
-CONFIG = "LAKEGC_CONFIG"
-CONFIG_FILE = "lakegc.yaml"
 
 Lease = Literal["internal", "external"]
 Compaction = Literal["assume", "never"]
@@ -279,21 +276,13 @@ class LakegcYaml(_Section):
     """How repositories are collected. The first match wins."""
 
 
-def file_of(path: str | None, env: Mapping[str, str]) -> Path | None:
-    """The file lakegc.yaml: `path`, else LAKEGC_CONFIG, else ./lakegc.yaml if there; None if nothing names one. What is
-    there and no file is no reason to do without: its reader says what is wrong."""
-    named = path or env.get(CONFIG)
-    file = Path(named or CONFIG_FILE)
-    return file if named or os.path.lexists(file) else None
-
-
 @dataclass(frozen=True)
 class Settings:
     """All settings of one process.
 
     `s3` and `azure` are what a host program has been given to reach its stores by; lakegc.yaml never holds them.
     `throw_away`: the repository that `lakegc try` has made in this process, on which alone it may do without waiting;
-    no file and no variable can name one.
+    no file and no variable can name one. `file`: the lakegc.yaml that was read; None if none was.
     """
 
     server: ServerSettings
@@ -308,6 +297,7 @@ class Settings:
     s3: S3Access | None = None
     azure: AzureAccess | None = None
     throw_away: str | None = None
+    file: Path | None = field(default=None, compare=False)
 
     @classmethod
     def load(cls, path: str | None, env: Mapping[str, str]) -> Settings:
@@ -328,7 +318,7 @@ class Settings:
             secret_access_key=lakectl.credentials.secret_access_key,
             **own,
         )
-        return cls(**(dict(found) | {"server": server}))
+        return cls(**(dict(found) | {"server": server, "file": file}))
 
     def policy_for(self, repository: str) -> RepositoryPolicy:
         """The first policy whose pattern matches the repository's name, else the default policy."""

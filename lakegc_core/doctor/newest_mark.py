@@ -13,9 +13,10 @@ from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.emptying import overdue
 from lakegc_core.marks.shelf import strangers
+from lakegc_core.marks.sweeps import finished_sweeps, left_nothing
 from lakegc_core.marks.workspaces import left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
-from lakegc_core.policy.guards import BY_NAME, NEIGHBOURS
+from lakegc_core.policy.guards import BY_NAME, NEIGHBOURS, Verdict
 from lakegc_core.policy.safety import FULL, level_to_read
 from lakegc_core.sweep.authorize import judge
 
@@ -32,8 +33,10 @@ _LEVELS = {
     "live-in-listing": Level.ALARM,
     "holds": Level.WARNING,
 }
-"""The guards that tell of the repository itself; the others judge the mark, and `lakegc review` shows them. Where
-lakegc.yaml says `sweep: true`, one that waits for a person's word stops every night, and is told, too."""
+"""The guards that tell of the repository itself; the others judge the mark, and are told where they stop its sweep."""
+_ORDINARY = ("blast-radius", "shrink", "backup")
+"""The guards that stop sweeps of sound repositories, too. Where lakegc.yaml says `sweep: true`, one that waits for a
+person's word stops every night."""
 
 
 def examine_newest_mark(context: RepositoryContext) -> list[Finding]:
@@ -90,30 +93,44 @@ def _raised(context: RepositoryContext) -> Iterator[Finding]:
 
 
 def _age(context: MarkContext) -> Iterator[Finding]:
-    age, limit = clock.now().timestamp() - context.header.started_at, context.level.mark_validity.total_seconds()
-    if age > limit:
+    if _is_old(context):
+        days = (clock.now().timestamp() - context.header.started_at) / 86400
         yield note(
             "old-mark",
-            f"The newest complete mark, {context.header.mark_id}, is {age / 86400:.0f} days old.",
+            f"The newest complete mark, {context.header.mark_id}, is {days:.0f} days old.",
             "It is too old to be swept, and what is said of it here may have changed.",
             f"lakegc mark {context.repository.id}",
         )
 
 
+def _is_old(context: MarkContext) -> bool:
+    return clock.now().timestamp() - context.header.started_at > context.level.mark_validity.total_seconds()
+
+
 def _guards(context: MarkContext) -> Iterator[Finding]:
+    said = [NEIGHBOURS]  # `namespaces` asks anew, as a sweep does
+    if _is_old(context):
+        said.append("mark-age")
+    over = finished_sweeps(context)
+    waits = not (over and left_nothing(over[-1]))  # else there is nothing that a guard could keep from being swept
     for verdict in judge(context):
-        if verdict.name == NEIGHBOURS:
-            continue  # `namespaces` asks anew, as a sweep does
-        waits = context.policy.sweep and verdict.stops and BY_NAME[verdict.name].may_be_accepted
-        level = _LEVELS.get(verdict.name, Level.WARNING if waits else None)
-        if not verdict.passed and level is not None:
-            yield Finding(
-                f"guard-{verdict.name}",
-                level,
-                f"Mark {context.header.mark_id}: {verdict.description}",
-                f"The danger: {BY_NAME[verdict.name].danger}.",
-                "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",
-            )
+        level = _LEVELS.get(verdict.name) or (_level_of_stop(context, verdict) if waits and verdict.stops else None)
+        if verdict.passed or level is None or verdict.name in said:
+            continue
+        stops = "This stops every sweep of the mark. " if verdict.stops else ""
+        yield Finding(
+            f"guard-{verdict.name}",
+            level,
+            f"Mark {context.header.mark_id}: {verdict.description}",
+            f"{stops}The danger: {BY_NAME[verdict.name].danger}.",
+            "Do what the guard says (SAFETY.md#the-guards), then make a new mark.",
+        )
+
+
+def _level_of_stop(context: MarkContext, verdict: Verdict) -> Level:
+    """How bad it is that a guard stops the sweep of the mark."""
+    for_a_person = context.policy.sweep and BY_NAME[verdict.name].may_be_accepted
+    return Level.NOTE if verdict.name in _ORDINARY and not for_a_person else Level.WARNING
 
 
 def _unasked(mark: MarkArtifacts) -> Iterator[Finding]:

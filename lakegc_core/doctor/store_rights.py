@@ -84,13 +84,16 @@ def try_clock(context: RepositoryContext, level: SafetyLevel) -> list[Finding]:
 
 
 def missing(context: RepositoryContext) -> Finding | None:
-    """The alarm that there is no such bucket or container; None if there is one, or if nobody can tell."""
-    try:
-        next(connect(context.data).list_level(""), None)
-    except BucketNotFoundError as error:
-        return Finding(MISSING, _PLACE.level, sentence(str(error)), _PLACE.why, _PLACE.do)
-    except LakegcError:  # told with the rights
-        pass
+    """The alarm that there is no such bucket or container, of the data or of the marks; None if there is one, or if
+    nobody can tell."""
+    for config in dict.fromkeys((context.data, context.workspace)):
+        try:
+            next(connect(config).list_level(""), None)
+        except BucketNotFoundError as error:
+            of = "" if config == context.data else f"`workspace` leads to {config.root}. "
+            return Finding(MISSING, _PLACE.level, of + sentence(str(error)), _PLACE.why, _PLACE.do)
+        except LakegcError:  # told with the rights
+            pass
     return None
 
 

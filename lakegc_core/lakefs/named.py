@@ -10,9 +10,12 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Ref, Repository
 
+_NO_NAME = 400
+
 
 def repository_named(client: LakeFSClient, name: str) -> Repository:
-    """One repository, as `LakeFSClient.repository` has it; the error of status 404 names those that may be meant.
+    """One repository, as `LakeFSClient.repository` has it. The error names those that may be meant, where lakeFS
+    knows no such one, and where it takes no such name: it takes none with upper-case letters.
 
     SettingsError for a storage namespace.
     """
@@ -22,7 +25,7 @@ def repository_named(client: LakeFSClient, name: str) -> Repository:
     try:
         return client.repository(name)
     except LakeFSError as error:
-        near = suggestion(client, name) if error.is_absent else ""
+        near = suggestion(client, name) if error.is_absent or error.status == _NO_NAME else ""
         if not near:
             raise
         raise LakeFSError(f"{error}. {near}", error.status, error.message) from None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakegc_core.errors import LakegcError, MarkError, SettingsError
 from lakegc_core.marks.artifacts import MarkArtifacts
-from lakegc_core.marks.context import MarkContext, other_roots
+from lakegc_core.marks.context import MarkContext, RepositoryContext, other_roots
 from lakegc_core.marks.json_files import read_json, read_sealed
 from lakegc_core.marks.workspaces import overlap
 from lakegc_core.names import Json, Stage
@@ -101,7 +101,7 @@ def saved(manifest: Json) -> int:
     return sum(manifest["objects"].get(outcome, 0) for outcome in SAVED)
 
 
-def place_of(context: MarkContext, place: str) -> StoreConfig:
+def place_of(context: RepositoryContext, place: str) -> StoreConfig:
     """The store of a backup. It must lie outside the namespace: there it would be listed, and could be collected."""
     config = config_at(place, context.settings)
     if overlap(config, context.data):
@@ -109,7 +109,7 @@ def place_of(context: MarkContext, place: str) -> StoreConfig:
     return config
 
 
-def new_place(context: MarkContext, place: str) -> StoreConfig:
+def new_place(context: RepositoryContext, place: str) -> StoreConfig:
     """`place_of` a backup that is to be made: outside the namespaces of all other repositories, too."""
     config = place_of(context, place)
     for name, root in other_roots(context):

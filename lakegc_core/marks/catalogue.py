@@ -19,7 +19,7 @@ from lakegc_core.marks.sweeps import without_drills
 from lakegc_core.names import COMPLETE, STAGES, SWEPT, Stage
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import ExpiredFacts
-from lakegc_core.store.base import Store, connect
+from lakegc_core.store.base import Store, connect, head_if_there
 
 GC = "_lakefs/retention/gc"
 _SIDE_BY_SIDE = 16  # marks that are asked for at a time
@@ -31,6 +31,9 @@ FOLDERS = {
 }
 """The folders of addresses that lakeFS's own collectors leave, by the prefix that names them on the command line."""
 
+EMPTY_PART = "part-empty.parquet"
+"""The file without addresses that lakegc writes first into each list of its own, and no other tool."""
+
 _PREFIXES = {kind: folder.partition("{}")[0].rpartition("/")[0] + "/" for kind, folder in FOLDERS.items()}
 
 
@@ -39,8 +42,10 @@ def list_marks(context: RepositoryContext) -> list[dict[str, Any]]:
     own = own_marks(context)
     names = {mark["mark_id"] for mark in own} | set(retired_marks(context.workspace, context.home))
     store = connect(context.data)
-    others = [(kind, name) for kind, name in _foreign(store) if name not in names]
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        found = [(kind, name) for kind, name in _foreign(store) if name not in names]
+        ours = list(pool.map(lambda each: _is_ours(store, *each), found))
+        others = [each for each, is_ours in zip(found, ours, strict=True) if not is_ours]
         written = list(pool.map(lambda each: _written(store, *each), others))
     return own + [
         {"mark_id": f"{kind}:{name}", "by": "lakefs", "written_at": at}
@@ -113,6 +118,12 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
                 if kind == "addresses" and name.endswith(".meta"):
                     continue
                 yield kind, name
+
+
+def _is_ours(store: Store, kind: str, name: str) -> bool:
+    """True if lakegc wrote this list for a sweep, of a mark that lies elsewhere: `workspace` was set since, or is not
+    set here."""
+    return kind == "unified" and head_if_there(store, FOLDERS[kind].format(name) + EMPTY_PART) is not None
 
 
 def _written(store: Store, kind: str, name: str) -> str | None:

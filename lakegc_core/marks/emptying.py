@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core import clock
-from lakegc_core.clock import instant
+from lakegc_core.clock import minute
 from lakegc_core.errors import CorruptFileError, MarkError, StoreError
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
@@ -224,10 +224,10 @@ def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArt
         return str(error)
     until, header = record.until if record is not None else 0.0, newest.header() if newest is not None else None
     if now < until:
-        return f"in quarantine until {instant(until)}"
+        return f"in quarantine until {minute(until)}"
     if header is None or header.started_at < until:
         name = context.repository.id
-        return f"no complete mark began after {instant(until)}, to tell what is live again: lakegc mark {name}"
+        return f"no complete mark began after {minute(until)}, to tell what is live again: lakegc mark {name}"
     if {*context.policy.holds} - {*header.holds}:
         return f"no complete mark knows all holds of lakegc.yaml: lakegc mark {context.repository.id}"
     return ""

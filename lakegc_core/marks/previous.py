@@ -113,9 +113,10 @@ def unfinished_mark(context: RepositoryContext) -> str | None:
     old. Ids are names and tell no time; one that is to come tells none either."""
     now = clock.now().timestamp()
     begun = {each.header.started_at: each for each in Shelf.of(context) if each.header is not None}
-    last = max((at for at in begun if at <= now), default=0.0)
-    is_lately = now - last <= RESUMED_WITHIN.total_seconds()
-    if not is_lately or not begun[last].is_unfinished or not begun[last].has_listed:
+    last = max((at for at in begun if at <= now), default=None)
+    if last is None or now - last > RESUMED_WITHIN.total_seconds():
+        return None
+    if not begun[last].is_unfinished or not begun[last].has_listed:
         return None
     return begun[last].mark_id if begun[last].fault is None else None
 

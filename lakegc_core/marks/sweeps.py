@@ -300,3 +300,9 @@ def finished_sweeps(context: MarkContext, *, drills: bool = False) -> list[dict[
     store, folder = connect(context.workspace), context.mark.folder
     found = (report_of(store, folder, number) for number in sweeps_of(store, folder))
     return [report for report in found if report is not None and (drills or not is_drill(report))]
+
+
+def left_nothing(report: dict[str, Any]) -> bool:
+    """True if all that a mark found is gone by the report of its last sweep, which was of the whole mark."""
+    gone = (Outcome.DELETED, Outcome.ALREADY_GONE)
+    return not report.get("only") and not any(n for outcome, n in report["outcomes"].items() if outcome not in gone)

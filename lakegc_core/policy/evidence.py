@@ -82,6 +82,8 @@ class Evidence:
     blast_radius: float | None = None
     """The share of lakeFS's objects, and of their bytes, that one sweep may take by lakegc.yaml; None: as the level
     says."""
+    settings_read: bool = True
+    """False if no lakegc.yaml was read: then what a guard says of it is no person's word."""
     skew_now: float | None = None
     """Seconds by which the store's clock is ahead of the collector's at the sweep; None while nobody asked."""
 

@@ -35,6 +35,7 @@ from lakegc_core.policy.known_neighbours import neighbours, neighbours_stop
 from lakegc_core.policy.too_much import blast_radius
 
 Severity = Literal["ERROR", "WARN"]
+_SETTINGS = "lakegc.yaml"
 NEIGHBOURS = "neighbours"
 """The guard that may let the sweep of a mark pass that it stopped: the sweep asks anew what is known of neighbours."""
 
@@ -70,6 +71,8 @@ class Guard:
 
     def evaluate(self, evidence: Evidence) -> Verdict:
         passed, found = self.judge(evidence)
+        if not evidence.settings_read and _SETTINGS in found:
+            found = f"{found} No {_SETTINGS} was read."
         description = found if passed else f"{found} {see(self.name)}"
         severity = "ERROR" if self.hardens is not None and self.hardens(evidence) else self.severity
         return Verdict(self.name, passed, severity, description)

@@ -10,6 +10,7 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lakegc_core.errors import SettingsError
+from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.spark import java, preload, shipping, versions
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 CONNECT = "sc://"
 """The beginning of the address of a Spark Connect server, which stands where a master would."""
+
+_STANDALONE = "spark://"
+_CONNECTING = 10.0  # seconds
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit gives a Python program, and platforms that run one the same way."""
@@ -66,6 +70,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         del own[_SPECULATION]  # the session would say so and do as it did: see `may_run_twice`
     if _is_given() and not master.startswith(CONNECT):
         master = ""  # its own counts, which the builder would override; Java and its settings are chosen as well
+    _check_answers(master)
     forks = _import_spark(master, own)
     import pyspark
 
@@ -203,6 +208,34 @@ def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
+def _check_answers(master: str) -> None:
+    """LakegcError if no standalone master of the setting answers: Spark would try for a minute, and end in a trace of
+    Java. SettingsError for one without host or port."""
+    if not master.startswith(_STANDALONE):
+        return
+    tried = []
+    for place in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise _unread_master(master)
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECTING):
+                return
+        except OSError as error:
+            tried.append(f"{place}: {error.strerror or error}")
+    raise LakegcError(
+        f"Spark's master {master!r} (spark.master in lakegc.yaml) does not answer: {'; '.join(tried)}. Start it, or "
+        "correct the setting, or leave it out for local[*]."
+    )
+
+
+def _unread_master(master: str) -> SettingsError:
+    return SettingsError(
+        f"Spark knows no master {master!r} (spark.master in lakegc.yaml). Write one such as spark://HOST:7077, or "
+        "leave it out for local[*]."
+    )
+
+
 @contextmanager
 def _refused_master(master: str) -> Iterator[None]:
     """SettingsError where Spark cannot read a master, and where Java started and refused one other than this machine:
@@ -211,10 +244,7 @@ def _refused_master(master: str) -> Iterator[None]:
         yield
     except Exception as error:  # Java's and PySpark's have no class in common
         if _UNREAD in str(error):
-            raise SettingsError(
-                f"Spark knows no master {master!r} (spark.master in lakegc.yaml). Write one such as spark://HOST:7077, "
-                "or leave it out for local[*]."
-            ) from None
+            raise _unread_master(master) from None
         if _NOT_STARTED not in str(error) or master.startswith("local"):
             raise
         raise SettingsError(

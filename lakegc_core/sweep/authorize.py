@@ -72,6 +72,7 @@ def judge(
         drill=drilled,
         at_most=at_most,
         blast_radius=context.policy.blast_radius,
+        settings_read=context.settings.file is not None,
     )
     return guards.evaluate(evidence, accepted)
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from lakegc_core.errors import StoreError
 from lakegc_core.marks.address_lists import as_lines, list_of
+from lakegc_core.marks.catalogue import EMPTY_PART
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Json
 from lakegc_core.spark.tasks import run_tasks
@@ -40,7 +41,7 @@ def prepare(context: MarkContext) -> None:
     empty = io.BytesIO()
     pq.write_table(pa.table({"address": pa.array([], pa.string())}), empty)
     try:
-        key = f"{HOME}/{context.header.mark_id}/deleted/part-empty.parquet"
+        key = f"{HOME}/{context.header.mark_id}/deleted/{EMPTY_PART}"
         _write_once(connect(context.data), key, empty.getvalue())
     except StoreError as error:
         raise StoreError(

@@ -246,8 +246,10 @@ def _came_of(sweep: Json) -> str:
 
 def retirement_screen(report: Json) -> str:
     """The one screen on which a retirement ends."""
-    done = "would be retired" if report["dry_run"] else "retired"
-    title = f"{report['repository']} · {len(report['retired']):,} marks {done}, {len(report['kept']):,} kept"
+    count, done = len(report["retired"]), "would be retired" if report["dry_run"] else "retired"
+    is_any = count or report["artifacts_deleted"]  # those may be what was left over of marks that were retired before
+    what = f"{counted(count, 'mark')} {done}" if is_any else "nothing to retire"
+    title = f"{report['repository']} · {what}, {len(report['kept']):,} kept"
     freed = f"  {report['artifacts_deleted']:,} artifacts deleted, {human_bytes(report['artifact_bytes'])}"
     lines = [title, "", *_retired_lines(report["retired"])]
     lines += [f"  {each['mark_id']:<28} kept: {shown(each['because'])}" for each in report["kept"]]
@@ -265,7 +267,7 @@ def retirement_screen(report: Json) -> str:
         f"  {shown(each['mark_id']):<28} quarantine kept: {_copies(each)}{shown(each['because'])}"
         for each in report["in_quarantine"]
     ]
-    return "\n".join(lines if report["dry_run"] else [*lines, "", freed])
+    return "\n".join([*lines, "", freed] if report["artifacts_deleted"] else lines)
 
 
 def _copies(kept: Json) -> str:

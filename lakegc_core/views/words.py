@@ -42,7 +42,7 @@ def human_bytes(size: int) -> str:
 
 def to_the_minute(instant: str) -> str:
     """An ISO 8601 instant of a report, as people read it."""
-    return f"{instant[:10]} {instant[11:16]} UTC"
+    return clock.minute(clock.unix_seconds(instant))
 
 
 def day(instant: str) -> str:

@@ -14,7 +14,7 @@ from itertools import takewhile
 import dagster as dg
 import yaml
 
-from lakegc_core.config.settings import file_of
+from lakegc_core.config.which_file import file_of
 from lakegc_core.copies.copied import CopyResult
 from lakegc_core.errors import LakegcError, MarkError
 from lakegc_core.marks.stage_run import StageResult, standing

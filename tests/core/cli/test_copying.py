@@ -39,6 +39,27 @@ def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_s
     assert "Spark was started" in capsys.readouterr().err
 
 
+def test_a_backup_without_a_place_goes_where_lakegc_yaml_says(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(opening, "spark_of", started)
+    monkeypatch.chdir(tmp_path)
+    desk.mark("m1", garbage=["data/a"])
+    assert main(["backup", "lake", "m1"]) == 2
+    said = capsys.readouterr().err
+    assert "DEST is missing" in said and "or set `backup_to` for lake in lakegc.yaml (settings: none" in said
+    policy = f'{{match: "*", backup_to: "{tmp_path}/spare/{{repository}}"}}'
+    (tmp_path / "lakegc.yaml").write_text(f"repositories: [{policy}]")
+    assert main(["backup", "lake", "m1"]) == 1
+    assert "Spark was started" in capsys.readouterr().err
+    assert (tmp_path / "spare/lake/_lakegc/lake/m1/begun.json").is_file()
+    assert main(["backup", "lake", "m1", ""]) == 2, "as of an unset variable of a script"
+    assert "'' is no place" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("there", "says"),
     [

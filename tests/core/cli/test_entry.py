@@ -35,7 +35,7 @@ def test_an_error_that_came_of_an_interrupt_is_one(
         except KeyboardInterrupt as interrupt:
             raise RuntimeError("the connection to Java is gone") from interrupt
 
-    monkeypatch.setattr(marking, "opened", interrupted)
+    monkeypatch.setattr(marking, "opened_to_judge", interrupted)
     assert main(["mark", "lake"]) == INTERRUPTED
     assert capsys.readouterr().err == "lakegc: interrupted. To go on where it stopped: lakegc mark lake\n"
 
@@ -50,7 +50,7 @@ def test_a_mark_that_is_interrupted_names_the_command_that_goes_on_with_it(
         begun.append(mark_id)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(marking, "opened", lambda *_: None)
+    monkeypatch.setattr(marking, "opened_to_judge", lambda *_: None)
     monkeypatch.setattr(marking, "unfinished_mark", lambda *_: None)
     monkeypatch.setattr(marking, "begin_mark", interrupted)
     assert main(["mark", "lake", *given]) == 130
@@ -61,7 +61,7 @@ def test_other_commands_go_on_as_they_were(monkeypatch: pytest.MonkeyPatch, caps
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(marking, "opened", interrupted)
+    monkeypatch.setattr(marking, "opened_to_judge", interrupted)
     assert main(["sweep", "lake", "m1", "--yes"]) == 130
     assert "To go on where it stopped: lakegc sweep lake m1 --yes\n" in capsys.readouterr().err
 

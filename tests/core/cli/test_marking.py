@@ -522,7 +522,24 @@ def test_no_mark_is_made_for_the_list_of_another_tool_where_nobody_can_be_asked_
     def opens(*_: Any) -> None:
         raise AssertionError("lakeFS was asked")
 
-    monkeypatch.setattr(marking, "opened", opens)
+    monkeypatch.setattr(marking, "opened_to_judge", opens)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
     assert main(["sweep", "lake", "unified:run1"]) == 2
     assert "without a terminal it needs --yes" in capsys.readouterr().err
+
+
+def test_a_run_that_waits_says_until_when_as_other_commands_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = NOW.timestamp() + 86_400
+    monkeypatch.setattr(marking, "ready_at", lambda _: later)
+    monkeypatch.setattr(marking.screen, "mark_screen", lambda _: "the mark")
+    monkeypatch.setattr(marking.clock, "now", lambda: NOW)
+    nothing: Any = None
+    review: Any = SimpleNamespace(report={}, authorized=True)
+    for as_json in (False, True):
+        options = argparse.Namespace(json=as_json)
+        assert marking._sweep_marked(options, nothing, review, nothing, nothing, [], {}) == 0
+    words, found = capsys.readouterr().out.rsplit("\n", 2)[:2]
+    assert re.search(r"^not swept yet: to be confirmed after \d{4}-\d\d-\d\d \d\d:\d\d UTC$", words, re.MULTILINE)
+    assert json.loads(found)["sweep_after"].endswith("Z"), "machines read instants"

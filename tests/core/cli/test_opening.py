@@ -30,6 +30,31 @@ def test_who_names_a_repository_wrongly_is_told_the_right_name(
     assert capsys.readouterr().err.endswith(" Did you mean lake?\n")
 
 
+@pytest.mark.parametrize("arguments", [["mark"], ["sweep", "latest"], ["run", "--yes"], ["doctor"]])
+def test_a_verb_that_judges_says_first_that_no_lakegc_yaml_was_read_although_a_lakegc_yml_is_there(
+    desk: Desk,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakegc.yml").write_text("server: {}")
+    verb, *more = arguments
+    main([verb, "no-such-lake", *more])
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith(f"settings: none (no lakegc.yaml in this folder, {tmp_path}; ")
+    assert "lakegc reads lakegc.yaml, not lakegc.yml" in first
+
+
+def test_a_verb_that_judges_names_the_file_of_settings_that_it_reads(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.yaml").write_text("{}")
+    main(["mark", "no-such-lake", "--config", str(tmp_path / "own.yaml")])
+    assert capsys.readouterr().err.startswith(f"settings: {tmp_path}/own.yaml\n")
+
+
 @pytest.fixture
 def two(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A desk with the mark `z`, the mark `a` that was begun an hour later, and one after it that did not finish."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.durations import duration_with_unit, parse_duration
 from lakegc_core.errors import SettingsError
 
 
@@ -50,3 +50,15 @@ def test_a_duration_that_reaches_back_before_all_stores_is_refused(written: str)
     with pytest.raises(SettingsError, match="longer than 50 years"):
         parse_duration(written)
     assert parse_duration("18250d") == timedelta(days=18_250)
+
+
+@pytest.mark.parametrize("written", ["30", " 3600 ", "0.5"])
+def test_a_typed_number_without_a_unit_is_refused_with_what_may_be_meant(written: str) -> None:
+    number = written.strip()
+    with pytest.raises(SettingsError, match=f"'{number}' has no unit: did you mean {number}d, {number}h"):
+        duration_with_unit(written)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("0", 0), ("0.0", 0), ("30s", 30), ("30d", 2_592_000)])
+def test_a_typed_duration_has_a_unit_unless_it_is_0(written: str, seconds: float) -> None:
+    assert duration_with_unit(written) == timedelta(seconds=seconds)

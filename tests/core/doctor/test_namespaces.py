@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,21 +11,23 @@ from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.doctor.finding import Level
 from lakegc_core.doctor.namespaces import _spelling
 from lakegc_core.marks.context import MarkContext, begin_mark, open_repository
-from lakegc_core.names import STAGES
+from lakegc_core.names import STAGES, Stage
 from lakegc_core.policy.namespace import Namespace
 from tests.core.doctor.conftest import Patient, worst
 from tests.support.marks import finish
+
+SOUND: dict[str, dict[str, int]] = {Stage.RETENTION_COMMITS: {"known": 1, "retained": 1, "branches": 1}}
 
 
 def beside(patient: Patient, name: str, namespace: str) -> None:
     patient.server.sandbox.create_repository(name, namespace, age=timedelta(days=5)).set_rules(7)
 
 
-def mark_by_hand(patient: Patient, name: str, **facts: object) -> MarkContext:
+def mark_by_hand(patient: Patient, name: str, mark_id: str = "", **facts: object) -> MarkContext:
     """A complete mark of a repository, written without Spark."""
-    context = begin_mark(open_repository(patient.settings, name, client=patient.client), f"{name}-1")
+    context = begin_mark(open_repository(patient.settings, name, client=patient.client), mark_id or f"{name}-1")
     for stage in STAGES:
-        finish(context, stage, **facts if stage == STAGES[-1] else {})
+        finish(context, stage, **facts if stage == STAGES[-1] else SOUND.get(stage, {}))
     return context
 
 
@@ -33,6 +36,22 @@ def test_another_repository_in_the_same_place_is_an_alarm(on_folder: Patient, pl
     beside(on_folder, "other", place)
     finding = on_folder.finding("shared-namespace")
     assert finding.level is Level.ALARM and "other" in finding.what
+
+
+@pytest.mark.parametrize(
+    "place", ["{lakefs}/{repository}/backups", "{lakefs}/{repository}", "{lakefs}", "{lakefs}/other/b"]
+)
+def test_backups_that_would_lie_in_the_data_of_a_repository_are_an_alarm(on_folder: Patient, place: str) -> None:
+    beside(on_folder, "other", "local://other")
+    assert on_folder.folder is not None
+    there = place.replace("{lakefs}", str(on_folder.folder.parent))
+    finding = on_folder.policy(backup_to=there).finding("backup-place")
+    assert finding.level is Level.ALARM and "would overlap with" in finding.what
+
+
+def test_backups_in_a_place_of_their_own_are_nothing(on_folder: Patient, tmp_path: Path) -> None:
+    patient = on_folder.policy(backup_to=str(tmp_path / "spare" / "{repository}"))
+    assert [each.name for each in patient.examine().findings] == ["no-mark"]
 
 
 def test_a_repository_of_which_nothing_is_known_is_a_warning(on_folder: Patient) -> None:
@@ -58,6 +77,20 @@ def test_it_is_an_alarm_where_no_mark_of_it_reads_and_none_here_noted_what_it_im
     known = {"repositories": 1, "unknown": 0, "named": [], "within": 1.0, "addresses": 0, "known": ["other"]}
     mark_by_hand(on_folder, "lake", neighbours=known)
     assert on_folder.finding("neighbours").level is Level.WARNING, "the mark here keeps what was known of it"
+
+
+def test_it_is_an_alarm_where_the_newest_mark_here_could_not_read_all_of_it_until_it_is_marked_again(
+    on_folder: Patient,
+) -> None:
+    """A sweep reads more of a neighbour's mark than the doctor does, and would be refused."""
+    beside(on_folder, "other", "local://other")
+    mark_by_hand(on_folder, "other")
+    unread = {"repositories": 1, "unknown": 1, "named": [["other", "its list is damaged"]], "within": 1.0}
+    mark_by_hand(on_folder, "lake", neighbours={**unread, "addresses": 0, "unread": ["other"], "known": []})
+    finding = on_folder.finding("neighbours")
+    assert finding.level is Level.ALARM and finding.why.startswith("This stops sweeps.")
+    mark_by_hand(on_folder, "other", "other-2")
+    assert worst(on_folder.examine()) == []
 
 
 def test_a_repository_that_was_marked_of_late_is_nothing(on_folder: Patient) -> None:

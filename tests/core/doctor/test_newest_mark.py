@@ -21,6 +21,7 @@ from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.history import history_of
 from tests.core.doctor.conftest import Patient
 from tests.support.marks import finish
+from tests.support.old_marks import write_sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,13 +131,35 @@ def test_guards_that_tell_of_the_repository_are_repeated(
     assert findings(on_folder) == [(name, level)]
 
 
-def test_guards_that_judge_the_mark_alone_are_not_repeated(on_folder: Patient) -> None:
+def test_a_guard_that_stops_the_sweep_of_a_first_mark_is_a_note(on_folder: Patient) -> None:
     """A first mark that finds much garbage is no sickness."""
     marked(on_folder, expired_addresses={"expired": AMOUNT, "listed": AMOUNT})
-    assert findings(on_folder) == []
+    (finding,) = examine_newest_mark(on_folder.open())
+    assert (finding.name, finding.level) == ("guard-blast-radius", Level.NOTE)
+    assert finding.why.startswith("This stops every sweep of the mark. The danger: a mistaken rule")
     assert findings(on_folder.policy(sweep=True)) == [("guard-blast-radius", Level.WARNING)], (
         "each night waits for a person's word"
     )
+
+
+def test_a_backup_that_a_sweep_waits_for_is_a_note(on_folder: Patient) -> None:
+    marked(on_folder, expired_addresses={"expired": AMOUNT, "listed": {"objects": 900, "bytes": 9_000}})
+    assert findings(on_folder) == []
+    (finding,) = examine_newest_mark(on_folder.policy(backup=True, sweep=True).open())
+    assert (finding.name, finding.level) == ("guard-backup", Level.NOTE)
+    assert "asks for a backup before a sweep, and this mark has none" in finding.what
+
+
+def test_a_guard_that_stops_the_sweep_and_tells_of_something_odd_is_a_warning(on_folder: Patient) -> None:
+    marked(on_folder, namespace_listing={"clock_skew": 5_000.0})
+    assert findings(on_folder) == [("guard-clocks", Level.WARNING)]
+
+
+def test_guards_are_not_told_of_a_mark_of_which_all_garbage_is_gone(on_folder: Patient) -> None:
+    """A person accepted them then."""
+    context = marked(on_folder, expired_addresses={"expired": AMOUNT, "listed": AMOUNT})
+    write_sweep(context.mark, deleted=2)
+    assert findings(on_folder) == []
 
 
 def test_what_the_mark_knew_of_neighbours_is_not_repeated(on_folder: Patient) -> None:

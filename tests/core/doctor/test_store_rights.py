@@ -344,3 +344,9 @@ def test_a_store_is_asked_under_names_that_it_never_had(on_s3: Patient) -> None:
     store.write(key, b"another doctor's")
     on_s3.examine()
     assert store.read(key) == b"another doctor's"
+
+
+def test_a_workspace_in_a_bucket_that_does_not_exist_is_one_alarm(on_s3: Patient) -> None:
+    (finding,) = worst(on_s3.policy(workspace="s3://no-such-bucket-at-all/marks").examine())
+    assert (finding.name, finding.level) == ("store-missing", Level.ALARM)
+    assert finding.what.startswith("`workspace` leads to s3://no-such-bucket-at-all/marks. ")

@@ -28,13 +28,25 @@ def test_a_repository_that_is_there_is_returned_without_a_listing(lists: Scripte
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("rpeo", "Did you mean repo?"), ("repo-de", "Did you mean repo-dev or repo?"), ("NESTED", ""), ("warehouse", "")],
+    [
+        ("rpeo", "Did you mean repo?"),
+        ("repo-de", "Did you mean repo-dev or repo?"),
+        ("NESTED", "Did you mean nested?"),
+        ("warehouse", ""),
+    ],
 )
 def test_those_that_are_called_alike_are_named_beside_what_lakefs_says(lists: Scripted, name: str, near: str) -> None:
     with pytest.raises(LakeFSError, match="check the repository's name") as raised:
         repository_named(lists.client, name)
     assert raised.value.status == 404
     assert str(raised.value).partition("and the endpoint")[2] == (f". {near}" if near else "")
+
+
+def test_a_name_in_upper_case_which_lakefs_refuses_names_the_one_that_is_meant(lists: Scripted) -> None:
+    lists.on("GET", "/repositories/Repo", Say(400, {"message": "argument repository: invalid value"}))
+    with pytest.raises(LakeFSError, match=r"invalid value.* Did you mean repo or repo-dev") as raised:
+        repository_named(lists.client, "Repo")
+    assert raised.value.status == 400
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_lists_of_other_tools_come_last_and_what_only_looks_like_one_does_not_co
         "uncommitted/staged-dump/part-0",  # lakeFS's own list of staged addresses
         "reports/alone/deleted.csv",
         "unified/m1/deleted/part.parquet",  # lakegc's own report of m1
+        "unified/m0/deleted/part-empty.parquet",  # lakegc's own report of a mark that lies in a workspace
     ):
         (gc / path).parent.mkdir(parents=True, exist_ok=True)
         (gc / path).write_bytes(b"x")

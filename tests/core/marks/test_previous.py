@@ -115,6 +115,12 @@ def test_a_mark_that_was_begun_long_ago_is_not_gone_on_with(made: Made, monkeypa
     assert unfinished_mark(made("m1", 2, stages=2)) is None
 
 
+def test_soon_after_1970_there_is_no_mark_to_go_on_with(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEGC_UNSAFE", "yes")
+    monkeypatch.setenv("LAKEGC_NOW", "1")
+    assert unfinished_mark(made("m1", 2, stages=2)) is None
+
+
 def test_a_mark_that_listed_nothing_is_not_gone_on_with(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one that was refused because the repository had no rules: its cutoff would be that of the refusal."""
     monkeypatch.setenv("LAKEGC_UNSAFE", "yes")

@@ -315,6 +315,7 @@ def test_unfinished_sweeps_lost_objects_and_strangers_stay(context: RepositoryCo
     assert done.unclosed == {"broke-off": done.kept["broke-off"]} and "broke off" in done.kept["broke-off"]
     screen = retirement_screen(retirement_report(done))
     assert "Until the sweep of mark broke-off is over, no mark that was swept since is retired." in screen
+    assert screen.startswith("lake · nothing to retire, 7 kept\n") and "0 artifacts" not in screen
     assert "lost objects" in done.kept["lost"]
     assert "nobody has accepted that" in done.kept["stopped"]
     assert "no header" in done.kept["strange"]
@@ -576,7 +577,7 @@ def test_the_command_retires_and_shows_what_was_retired(
             place = MarkArtifacts(LocalConfig(str(tmp_path / "srv" / "lake")), f"m{day}")
             write_mark(place, day, storage_namespace="local://lake")
         assert main(["retire", "lake", "--keep", "2", "--dry-run"]) == 0
-        assert "lake · 1 marks would be retired, 2 kept" in capsys.readouterr().out
+        assert "lake · 1 mark would be retired, 2 kept" in capsys.readouterr().out
         assert main(["retire", "lake", "--keep", "2", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         assert [each["mark_id"] for each in told["retired"]] == ["m1"] and told["artifacts_deleted"] == 11

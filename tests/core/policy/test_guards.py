@@ -614,3 +614,16 @@ def test_a_guard_that_stops_because_much_would_go_says_where_it_comes_from() -> 
     text = refused("blast-radius", evidence(expired_addresses=facts))
     assert "Of the bytes, 90% were left by branch exp-7, which was gone on 3 November 2025, 10% were never" in text
     assert "--accept blast-radius" in text
+
+
+def test_a_guard_that_speaks_of_lakegc_yaml_says_if_none_was_read() -> None:
+    said = {each.name: each.description for each in guards.evaluate(replace(evidence(), settings_read=False))}
+    assert said["backup"] == "lakegc.yaml does not ask for a backup before a sweep. No lakegc.yaml was read."
+    assert said["holds"] == "lakegc.yaml names no holds. No lakegc.yaml was read."
+    assert "lakegc.yaml" not in said["order"]
+    too_much = evidence(expired_addresses={"expired": {"objects": 800, "bytes": 8000}})
+    verdict = BY_NAME["blast-radius"].evaluate(replace(too_much, settings_read=False))
+    assert not verdict.passed and " No lakegc.yaml was read. See docs/runbook.md#blast-radius" in verdict.description
+    assert not any(
+        "was read." in each.description for each in guards.evaluate(evidence()) if each.name != "completeness"
+    )

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -237,6 +238,41 @@ def test_a_master_that_reads_as_none_is_named_with_its_setting() -> None:
     refused = pytest.raises(SettingsError, match=r"'localhost:7077' \(spark\.master in .*such as spark://HOST:7077")
     with refused, module._refused_master("localhost:7077"):
         raise unread
+
+
+def test_a_standalone_master_that_does_not_answer_is_named_before_java_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def begins(*_: object) -> None:
+        raise AssertionError("Spark is imported")
+
+    monkeypatch.setattr(module, "_is_given", lambda: False)
+    monkeypatch.setattr(module, "_import_spark", begins)
+    with socket.socket() as taken, socket.socket() as other:
+        places = []
+        for each in (taken, other):
+            each.bind(("127.0.0.1", 0))  # and nobody listens
+            places.append(f"127.0.0.1:{each.getsockname()[1]}")
+        master = f"spark://{','.join(places)}"
+        with pytest.raises(LakegcError) as refused:
+            session_soon(master)
+        said = str(refused.value)
+        assert said.startswith(
+            f"Spark's master {master!r} (spark.master in lakegc.yaml) does not answer: {places[0]}: "
+        )
+        assert f"; {places[1]}: Connection refused. Start it, or correct the setting" in said
+        other.listen()
+        with pytest.raises(AssertionError, match="is imported"):
+            session_soon(master)  # one of them answers
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://", "spark://host", "spark://host:x", "spark://host:70000", "spark://:7077"]
+)
+def test_a_standalone_master_without_host_or_port_is_wrong_usage(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_given", lambda: False)
+    with pytest.raises(SettingsError, match=r"Spark knows no master .* such as spark://HOST:7077"):
+        session(master)
 
 
 @pytest.mark.slow
