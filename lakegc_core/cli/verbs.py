@@ -21,7 +21,7 @@ from lakegc_core.cli.options import (
     whole,
 )
 from lakegc_core.cli.verb import Verb
-from lakegc_core.config.durations import duration_with_unit
+from lakegc_core.config.durations import parse_duration
 from lakegc_core.config.sizes import parse_size, parse_time_of_day
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import RULES_MODES
@@ -73,7 +73,7 @@ def _marking_options(to: argparse.ArgumentParser) -> None:
     )
     option(to, "--mark-id", metavar="ID", help=text)
     text = "youngest age of what may be collected, e.g. 48h (default: as lakegc.yaml says, else 25h)"
-    option(to, "--min-age", duration_with_unit, metavar="DURATION", help=text)
+    option(to, "--min-age", parse_duration, metavar="DURATION", help=text)
     text = "safety level (default: as lakegc.yaml says, else full)"
     option(to, "--safety", choices=("full", "standard", "none"), help=text)
     text = "what a repository without GC rules means (default: as lakegc.yaml says, else required)"

@@ -136,7 +136,6 @@ def test_a_variable_of_a_switch_that_says_neither_is_wrong_usage(
 
 _MISREAD = [
     (["mark", "lake"], "--min-age", "25x", "no duration"),
-    (["mark", "lake"], "--min-age", "48", "has no unit: did you mean 48d, 48h, 48m or 48s?"),
     (["history", "lake"], "--since", "30", "has no unit: did you mean 30d, 30h, 30m or 30s?"),
     (["history"], "--since", "yesterday", "no duration"),
     (["sweep", "lake", "m1"], "--most-bytes", "lots", "no amount of bytes"),
