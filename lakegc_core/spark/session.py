@@ -70,7 +70,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, 
         del own[_SPECULATION]  # the session would say so and do as it did: see `may_run_twice`
     if _is_given() and not master.startswith(CONNECT):
         master = ""  # its own counts, which the builder would override; Java and its settings are chosen as well
-    _check_answers(master)
+    if not stands:
+        _check_answers(master)
     forks = _import_spark(master, own)
     import pyspark
 
