@@ -68,7 +68,8 @@ def _named(found: Iterable[ledger.Record]) -> Iterator[Named]:
 
 def records_of(workers: Workers, named: Sequence[Named], addresses: Sequence[str]) -> Mapping[str, Sequence[Json]]:
     """The records of each of some addresses: rows with `dataset` and `mark_id`, of sweeps and restores with `outcome`
-    and `at`. Of parts of journals that cannot be read, which nobody can mend: rows of the address UNREAD, with `file`."""
+    and `at`. Of parts of journals that cannot be read, and that nobody can mend: rows of the address UNREAD, with
+    `file`."""
     wanted = pa.array(sorted(set(addresses)), pa.string())
 
     def task(each: tuple[str, float, Feed]) -> Iterator[Json]:

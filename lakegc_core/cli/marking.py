@@ -35,7 +35,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_core.sweep.what_counts import check_level
 from lakegc_core.views import report, screen
 from lakegc_core.views.progress import Reporter, ask
-from lakegc_core.views.words import came_back, to_the_minute
+from lakegc_core.views.words import came_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -66,7 +66,7 @@ def test_other_commands_go_on_as_they_were(monkeypatch: pytest.MonkeyPatch, caps
     assert "To go on where it stopped: lakegc sweep lake m1 --yes\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("given", "missing"), [(["sweep", "demo"], "MARK_ID"), (["backup", "demo"], "MARK_ID, DEST")])
+@pytest.mark.parametrize(("given", "missing"), [(["sweep", "demo"], "MARK_ID"), (["backup", "demo"], "MARK_ID")])
 def test_a_mark_that_is_not_named_is_asked_for_with_where_its_id_is_found(
     given: list[str], missing: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
