@@ -182,6 +182,9 @@ class Site:
         assert isinstance(result, dg.SensorResult)
         for request in result.dynamic_partitions_requests or []:
             self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        with dg.partition_loading_context(dynamic_partitions_store=self.instance):
+            for each in result.run_requests or []:  # of one that asks for a partition that is not there, nothing counts
+                assert self.options.grid.definition.has_partition_key(str(each.partition_key)), each.partition_key
         self.cursors[name] = result.cursor or self.cursors.get(name)
         fresh = [each for each in result.run_requests or [] if (name, str(each.run_key)) not in self.run_keys]
         self.run_keys |= {(name, str(each.run_key)) for each in fresh}
