@@ -87,6 +87,7 @@ class Lake:
         mark: Mapping[str, Any] | None = None,
         sweep: Mapping[str, Any] | None = None,
         repository: str | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         """One run of a job for one cell. What fails, fails in the result."""
         cell = GcCell(repository or self.repository, mark_id)
@@ -94,7 +95,7 @@ class Lake:
         configs = {"namespace_listing": mark, "swept_report": sweep}
         ops = {op: {"config": dict(config)} for op, config in configs.items() if config is not None}
         return self.defs.resolve_job_def(job).execute_in_process(
-            partition_key=cell.key, instance=self.instance, run_config={"ops": ops}, raise_on_error=False
+            partition_key=cell.key, instance=self.instance, run_config={"ops": ops}, tags=tags, raise_on_error=False
         )
 
 
