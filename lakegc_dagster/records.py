@@ -36,6 +36,9 @@ AGAIN = "lakegc/again"
 _RETRY, _PARENT = "dagster/retry_number", "dagster/parent_run_id"
 """Dagster's tags: on a run that it started again by itself, and on each that executes an earlier run again."""
 
+_BACKFILL = "dagster/backfill"
+"""Dagster's tag on every run of a backfill."""
+
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
@@ -96,6 +99,12 @@ def at_work_for(instance: dg.DagsterInstance, run_id: str) -> timedelta:
         if _RETRY not in record.dagster_run.tags:
             break
     return timedelta(seconds=max(0.0, time() - began)) if began else timedelta()
+
+
+def of_backfill(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """True for a run of a backfill, and for one that executes such a run again. Dagster takes the tag off these once
+    the backfill is over, and leaves them its config."""
+    return any(_BACKFILL in record.dagster_run.tags for record in _tries(instance, run_id))
 
 
 def _tries(instance: dg.DagsterInstance, run_id: str | None) -> Iterator[dg.RunRecord]:

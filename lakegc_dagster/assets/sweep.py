@@ -30,8 +30,6 @@ from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
 from lakegc_dagster.workplace import Step, Workplace
 
-_BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
-
 
 class SweepConfig(dg.Config):
     """What a sweep may do. Nothing, unless it is said: backfills and the UI launch with the defaults."""
@@ -98,8 +96,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         with told_as_failures(context.retry_number):
             accepted, given = config.accepted(), config.budget()
             cell = GcCell.of(context)
-            if _BACKFILL in context.run.tags:
-                _check_backfill(options, context, config)
+            _check_backfill(options, context, config)
             if records.REQUESTED in context.run.tags:
                 _check_wanted(lakegc.settings().policy_for(cell.repository), cell)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
@@ -153,12 +150,13 @@ def _check_wanted(policy: RepositoryPolicy, cell: GcCell) -> None:
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:
-    """RefusedError in a backfill, but for dry runs of a job. Dagster calls a backfill of assets failed in which a
-    partition is not materialised."""
+    """RefusedError in a run of a backfill, or one that executes such a run again, but for dry runs of a job. Dagster
+    calls a backfill of assets failed in which a partition is not materialised."""
     if config.dry_run and context.run.job_name in {options.job_name(job) for job in ("gc_sweep", "gc")}:
         return
-    raise RefusedError(
-        "A backfill sweeps nothing, whatever its config says: it is for marks. Nothing was deleted. Backfill the "
-        "marking assets, or the job gc_sweep for dry runs. To sweep, launch swept_report for this one partition, or "
-        "turn on the sensor sweep_confirmed."
-    )
+    if records.of_backfill(context.instance, context.run_id):
+        raise RefusedError(
+            "A backfill sweeps nothing, whatever its config says: it is for marks. Nor does a run of it that is "
+            "executed again. Nothing was deleted. Backfill the marking assets, or the job gc_sweep for dry runs. To "
+            "sweep, launch swept_report anew for this one partition, or turn on the sensor sweep_confirmed."
+        )
