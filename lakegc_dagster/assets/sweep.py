@@ -1,6 +1,7 @@
 """The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import dagster as dg
@@ -105,7 +106,8 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             began = clock.now() - records.at_work_for(context.instance, context.run_id)
             budget = Budget.of(mark.policy.budget, began, given)
             step = Step(context, lakegc, mark)
-            result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
+            with _told_if_terminated(context, cell, config.dry_run):
+                result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
         result = replace(result, refused_by={**refused, **result.refused_by})
         if result.refusal:
             context.log.warning(result.refusal)
@@ -113,6 +115,24 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         yield from _told(options, cell, mark, result)
 
     return [swept_report]
+
+
+@contextmanager
+def _told_if_terminated(context: dg.AssetExecutionContext, cell: GcCell, dry_run: bool) -> Iterator[None]:
+    """Say how to go on with a sweep whose run somebody terminates: Dagster says no more than that."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        if dry_run:
+            raise
+        context.log.warning(
+            f"What this sweep deleted is on record in mark {cell.mark_id}. To go on with it, launch the same again; to "
+            f"end it, `lakegc sweep {cell.repository} {cell.mark_id} --close`. sweep_confirmed does not ask for "
+            "it again."
+        )
+        raise
 
 
 def _told(

@@ -168,6 +168,20 @@ def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stay
     assert "1 objects were found referenced after" in failure_of(result, "swept_report")
 
 
+def test_a_sweep_that_is_terminated_says_where_what_it_did_is_on_record_and_how_to_go_on(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: Any, **__: Any) -> SweepResult:
+        raise KeyboardInterrupt
+
+    lake = marked.lake
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", terminated)
+    run = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    said = [entry.user_message for entry in lake.instance.all_logs(run.run_id)]
+    told = "What this sweep deleted is on record in mark m1. To go on with it, launch the same again; to end it"
+    assert any(text.startswith(told) and f"`lakegc sweep {lake.repository} m1 --close`" in text for text in said)
+
+
 def test_the_budget_of_a_run_is_part_of_its_config_and_a_sweep_that_it_stops_does_not_fail(
     marked: Marked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
