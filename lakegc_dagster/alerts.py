@@ -6,17 +6,24 @@ Where the words go is the team's: they bring a function that takes a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import sleep
 
 import dagster as dg
 
+from lakegc_core.backoff import Backoff
 from lakegc_dagster import records
 from lakegc_dagster.config import LakegcConfig
 
 _LONGEST = 1_500  # characters of one step's sentence
+_TRIES, _BACKOFF = 3, Backoff(first=1.0, longest=2.0)  # a tick has a minute, for several runs
 
 
 def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.SensorDefinition:
-    """A sensor that calls `send` with `describe` of each failed run of these definitions. Off until turned on."""
+    """A sensor that calls `send` with `describe` of each failed run of these definitions. Off until turned on.
+
+    Dagster tells a sensor of each run once. So `send` is called again if it raises, three times in all; then the tick
+    fails, and shows the error.
+    """
 
     @dg.run_failure_sensor(
         name=options.job_name("failures"),
@@ -26,9 +33,19 @@ def failure_alert(options: LakegcConfig, send: Callable[[str], object]) -> dg.Se
     )
     def failures(context: dg.RunFailureSensorContext) -> None:
         if records.is_ours(context.dagster_run, options):
-            send(describe(context))
+            _send(send, describe(context))
 
     return failures
+
+
+def _send(send: Callable[[str], object], text: str) -> None:
+    for attempt in range(1, _TRIES):
+        try:
+            send(text)
+            return
+        except Exception:
+            sleep(_BACKOFF.wait(attempt))
+    send(text)
 
 
 def describe(context: dg.RunFailureSensorContext) -> str:

@@ -164,6 +164,8 @@ class LakegcConfig:
 
         def of(function: Callable[..., Any]) -> dg.AssetsDefinition:
             said = description or inspect.getdoc(function)
+            # A step without config would take any, and a `min_age` that is written there would not count.
+            schema: dict[str, Any] = {} if "config" in inspect.signature(function).parameters else {"config_schema": {}}
             spec = self.spec(name, group=group, kinds=kinds, deps=deps, description=said, metadata=metadata)
             found: dg.AssetsDefinition = dg.asset(
                 key=spec.key,
@@ -180,6 +182,7 @@ class LakegcConfig:
                 partitions_def=self.grid.definition,
                 pool=self.pool,
                 required_resource_keys={self.resource_key},
+                **schema,
                 **more,
             )(function)
             return found

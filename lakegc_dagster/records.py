@@ -33,6 +33,12 @@ REQUESTED = "lakegc/sweep_requested"
 AGAIN = "lakegc/again"
 """On runs of a round that go on with a mark which an earlier run of it left unfinished."""
 
+_RETRY, _PARENT = "dagster/retry_number", "dagster/parent_run_id"
+"""Dagster's tags: on a run that it started again by itself, and on each that executes an earlier run again."""
+
+_BACKFILL = "dagster/backfill"
+"""Dagster's tag on every run of a backfill."""
+
 _DONE = (AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED)
 _OVER = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _OVER]
@@ -85,10 +91,27 @@ def cells_of(runs: list[dg.DagsterRun]) -> set[GcCell]:
 
 
 def at_work_for(instance: dg.DagsterInstance, run_id: str) -> timedelta:
-    """The time since a run began, with all that its steps waited; none if no start is on record."""
-    record = instance.get_run_record_by_id(run_id)
-    began = record.start_time if record else None
+    """The time since a run began, with all that its steps waited; none if no start is on record. A run that Dagster
+    started again by itself, because an earlier one had died, began with that one."""
+    began = None
+    for record in _tries(instance, run_id):
+        began = record.start_time or began
+        if _RETRY not in record.dagster_run.tags:
+            break
     return timedelta(seconds=max(0.0, time() - began)) if began else timedelta()
+
+
+def of_backfill(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """True for a run of a backfill, and for one that executes such a run again. Dagster takes the tag off these once
+    the backfill is over, and leaves them its config."""
+    return any(_BACKFILL in record.dagster_run.tags for record in _tries(instance, run_id))
+
+
+def _tries(instance: dg.DagsterInstance, run_id: str | None) -> Iterator[dg.RunRecord]:
+    """A run, and the earlier ones that it executes again, the last first."""
+    while record := instance.get_run_record_by_id(run_id) if run_id else None:
+        yield record
+        run_id = record.dagster_run.tags.get(_PARENT)
 
 
 def queued_marks(instance: dg.DagsterInstance, options: LakegcConfig, *, but_of: str) -> dict[str, str]:

@@ -95,6 +95,7 @@ def _check(options: LakegcConfig, name: str) -> dg.AssetChecksDefinition:
         name=LAST_MARK,
         description="How the last mark ended: complete, and which guards would refuse its sweep.",
         required_resource_keys={options.resource_key},
+        config_schema={},
         retry_policy=READING_RETRIES,
     )
     def last_mark(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:

@@ -49,7 +49,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         mark_id = rounds.round_id(rounds.latest_slot(options.round_cron, now))
         if context.cursor == mark_id:
             if again := _asked_again(context.instance, options, lakegc, mark_id, now):
-                return dg.SensorResult(run_requests=again, cursor=mark_id)
+                return _result(options, again, mark_id, cursor=mark_id)
             following = rounds.next_slot(options.round_cron, now)
             return dg.SkipReason(f"Round {mark_id} is open; the next one opens at {following:%Y-%m-%d %H:%M} UTC.")
         choice = rounds.choose(every_repository(lakegc), lakegc.settings())
@@ -70,14 +70,7 @@ def _open_round(options: LakegcConfig, job: Any) -> dg.SensorDefinition:
         asked = [repository for repository in due if repository.id not in not_asked]
         if not asked:
             return dg.SensorResult(skip_reason=_reasons(not_asked), cursor=cursor)
-        return dg.SensorResult(
-            run_requests=[_mark_request(repository, mark_id) for repository in asked],
-            dynamic_partitions_requests=[
-                options.grid.repositories.build_add_request([repository.id for repository in asked]),
-                options.grid.marks.build_add_request([mark_id]),
-            ],
-            cursor=cursor,
-        )
+        return _result(options, [_mark_request(repository, mark_id) for repository in asked], mark_id, cursor=cursor)
 
     return open_round
 
@@ -128,6 +121,19 @@ def every_repository(lakegc: LakegcResource) -> list[Repository]:
             "fs:ListRepositories. No round is opened."
         )
     return found
+
+
+def _result(options: LakegcConfig, requests: Sequence[dg.RunRequest], mark_id: str, *, cursor: str) -> dg.SensorResult:
+    """A tick that asks for marks of a round, and adds their partitions: somebody may have deleted one in the UI, and
+    Dagster fails a whole tick for one partition that is not there."""
+    return dg.SensorResult(
+        run_requests=requests,
+        dynamic_partitions_requests=[
+            options.grid.repositories.build_add_request([each.tags[records.REPOSITORY] for each in requests]),
+            options.grid.marks.build_add_request([mark_id]),
+        ],
+        cursor=cursor,
+    )
 
 
 def _mark_request(repository: Repository, mark_id: str) -> dg.RunRequest:

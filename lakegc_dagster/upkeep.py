@@ -222,11 +222,20 @@ class _Retired:
 def _tell_deleted(
     lakegc: LakegcResource, names: Sequence[str], context: dg.OpExecutionContext, found: _Retired
 ) -> None:
-    """Add to the problems of `found` what deleted repositories left in a workspace, where nobody empties it."""
+    """Add to the problems of `found` what deleted repositories left in a workspace, where nobody empties it.
+
+    A name that no repository can have, such as `alpha/marks`, somebody typed in the UI: it leads to folders of others.
+    """
+    settings = lakegc.settings()
     for name in names:
+        try:
+            GcCell.checked(name, "any")
+        except SettingsError as error:
+            context.log.warning(f"{error} Delete this partition in the UI.")
+            continue
         context.log.info(f"{name} is no repository of this lakeFS any more: nothing of it is retired.")
         try:
-            folder = left_of_deleted(name, lakegc.settings())
+            folder = left_of_deleted(name, settings)
         except LakegcError as error:
             found.problems[name] = str(error)
             continue

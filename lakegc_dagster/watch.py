@@ -51,6 +51,7 @@ def watch(options: LakegcConfig) -> Any:
         description="Look for repositories that missed their round, for sweeps that nobody asks for, and for sweeps "
         "that guards stop or that come to no end.",
         required_resource_keys={options.resource_key},
+        config_schema={},
         retry_policy=READING_RETRIES,
     )
     def look(context: dg.OpExecutionContext) -> None:

@@ -1,6 +1,7 @@
 """The asset that deletes. It authorises itself: how it was launched, and what else was in the run, does not count."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import dagster as dg
@@ -29,8 +30,6 @@ from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_sweep
 from lakegc_dagster.resources import resource_of
 from lakegc_dagster.workplace import Step, Workplace
-
-_BACKFILL = "dagster/backfill"  # Dagster's tag on every run of one
 
 
 class SweepConfig(dg.Config):
@@ -98,8 +97,7 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         with told_as_failures(context.retry_number):
             accepted, given = config.accepted(), config.budget()
             cell = GcCell.of(context)
-            if _BACKFILL in context.run.tags:
-                _check_backfill(options, context, config)
+            _check_backfill(options, context, config)
             if records.REQUESTED in context.run.tags:
                 _check_wanted(lakegc.settings().policy_for(cell.repository), cell)
             mark = open_mark(lakegc.open(cell, context.log.info), cell.mark_id)
@@ -108,7 +106,8 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
             began = clock.now() - records.at_work_for(context.instance, context.run_id)
             budget = Budget.of(mark.policy.budget, began, given)
             step = Step(context, lakegc, mark)
-            result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
+            with _told_if_terminated(context, cell, config.dry_run):
+                result = workplace.sweep(step, dry_run=config.dry_run, accepted=accepted, budget=budget)
         result = replace(result, refused_by={**refused, **result.refused_by})
         if result.refusal:
             context.log.warning(result.refusal)
@@ -116,6 +115,24 @@ def sweep_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.AssetsD
         yield from _told(options, cell, mark, result)
 
     return [swept_report]
+
+
+@contextmanager
+def _told_if_terminated(context: dg.AssetExecutionContext, cell: GcCell, dry_run: bool) -> Iterator[None]:
+    """Say how to go on with a sweep whose run somebody terminates: Dagster says no more than that."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        if dry_run:
+            raise
+        context.log.warning(
+            f"What this sweep deleted is on record in mark {cell.mark_id}. To go on with it, launch the same again; to "
+            f"end it, `lakegc sweep {cell.repository} {cell.mark_id} --close`. sweep_confirmed does not ask for "
+            "it again."
+        )
+        raise
 
 
 def _told(
@@ -153,12 +170,13 @@ def _check_wanted(policy: RepositoryPolicy, cell: GcCell) -> None:
 
 
 def _check_backfill(options: LakegcConfig, context: dg.AssetExecutionContext, config: SweepConfig) -> None:
-    """RefusedError in a backfill, but for dry runs of a job. Dagster calls a backfill of assets failed in which a
-    partition is not materialised."""
+    """RefusedError in a run of a backfill, or one that executes such a run again, but for dry runs of a job. Dagster
+    calls a backfill of assets failed in which a partition is not materialised."""
     if config.dry_run and context.run.job_name in {options.job_name(job) for job in ("gc_sweep", "gc")}:
         return
-    raise RefusedError(
-        "A backfill sweeps nothing, whatever its config says: it is for marks. Nothing was deleted. Backfill the "
-        "marking assets, or the job gc_sweep for dry runs. To sweep, launch swept_report for this one partition, or "
-        "turn on the sensor sweep_confirmed."
-    )
+    if records.of_backfill(context.instance, context.run_id):
+        raise RefusedError(
+            "A backfill sweeps nothing, whatever its config says: it is for marks. Nor does a run of it that is "
+            "executed again. Nothing was deleted. Backfill the marking assets, or the job gc_sweep for dry runs. To "
+            "sweep, launch swept_report anew for this one partition, or turn on the sensor sweep_confirmed."
+        )

@@ -87,6 +87,7 @@ class Lake:
         mark: Mapping[str, Any] | None = None,
         sweep: Mapping[str, Any] | None = None,
         repository: str | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         """One run of a job for one cell. What fails, fails in the result."""
         cell = GcCell(repository or self.repository, mark_id)
@@ -94,7 +95,7 @@ class Lake:
         configs = {"namespace_listing": mark, "swept_report": sweep}
         ops = {op: {"config": dict(config)} for op, config in configs.items() if config is not None}
         return self.defs.resolve_job_def(job).execute_in_process(
-            partition_key=cell.key, instance=self.instance, run_config={"ops": ops}, raise_on_error=False
+            partition_key=cell.key, instance=self.instance, run_config={"ops": ops}, tags=tags, raise_on_error=False
         )
 
 
@@ -182,6 +183,9 @@ class Site:
         assert isinstance(result, dg.SensorResult)
         for request in result.dynamic_partitions_requests or []:
             self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        with dg.partition_loading_context(dynamic_partitions_store=self.instance):
+            for each in result.run_requests or []:  # of one that asks for a partition that is not there, nothing counts
+                assert self.options.grid.definition.has_partition_key(str(each.partition_key)), each.partition_key
         self.cursors[name] = result.cursor or self.cursors.get(name)
         fresh = [each for each in result.run_requests or [] if (name, str(each.run_key)) not in self.run_keys]
         self.run_keys |= {(name, str(each.run_key)) for each in fresh}

@@ -49,6 +49,34 @@ def test_a_failed_sweep_is_told_with_its_own_sentence_and_only_by_its_own_team(s
     assert told(site.instance, result, LakegcConfig(key_prefix=("other",))) == []
 
 
+def test_what_cannot_be_told_at_once_is_told_again_because_dagster_names_a_failure_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    GcCell("alpha", "m1").register(site.instance)
+    result = site.run("gc_sweep", partition_key=GcCell("alpha", "m1").key)
+    waits: list[float] = []
+    monkeypatch.setattr("lakegc_dagster.alerts.sleep", waits.append)
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failures",
+        dagster_event=result.get_run_failure_event(),
+        dagster_instance=site.instance,
+        dagster_run=result.dagster_run,
+    ).for_run_failure()
+    said: list[str] = []
+
+    def busy(text: str, failures: int) -> None:
+        said.append(text)
+        if len(said) <= failures:
+            raise OSError("the webhook is down")
+
+    failure_alert(site.options, lambda text: busy(text, 2))(context)
+    assert len(said) == 3 and len({*said}) == 1 and sum(waits) < 30
+    said.clear()
+    with pytest.raises(OSError, match="the webhook is down"):  # the tick shows it
+        failure_alert(site.options, lambda text: busy(text, 9))(context)
+    assert len(said) == 3
+
+
 def test_a_check_that_stops_a_mark_is_told_in_its_own_words(instance: dg.DagsterInstance) -> None:
     @dg.asset(key="expired_addresses", check_specs=[spec("holds"), spec("shrink")])
     def stage() -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:

@@ -168,6 +168,20 @@ def test_objects_that_could_not_be_deleted_fail_the_sweep_and_what_was_done_stay
     assert "1 objects were found referenced after" in failure_of(result, "swept_report")
 
 
+def test_a_sweep_that_is_terminated_says_where_what_it_did_is_on_record_and_how_to_go_on(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: Any, **__: Any) -> SweepResult:
+        raise KeyboardInterrupt
+
+    lake = marked.lake
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", terminated)
+    run = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    said = [entry.user_message for entry in lake.instance.all_logs(run.run_id)]
+    told = "What this sweep deleted is on record in mark m1. To go on with it, launch the same again; to end it"
+    assert any(text.startswith(told) and f"`lakegc sweep {lake.repository} m1 --close`" in text for text in said)
+
+
 def test_the_budget_of_a_run_is_part_of_its_config_and_a_sweep_that_it_stops_does_not_fail(
     marked: Marked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +221,35 @@ def test_a_step_that_waited_for_the_lease_past_its_time_of_day_has_no_time_until
     until = (clock.now() + timedelta(minutes=10)).replace(second=0, microsecond=0)
     result = marked.lake.run("gc_sweep", "m1", sweep={"dry_run": False, "until": f"{until:%H:%M}"})
     assert result.success and [budget.until for budget in given] == [until.timestamp()] * 2
+
+
+def test_a_sweep_that_dagster_runs_again_by_itself_past_its_time_of_day_has_no_time_until_the_next_day(
+    marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Budget] = []
+
+    def swept(*_: Any, budget: Budget, **__: Any) -> SweepResult:
+        given.append(budget)
+        if len(given) == 1:
+            raise RuntimeError("killed")
+        return SweepResult(marked.lake.repository, "m1", 1, {}, 0, 0, 1.0, None)
+
+    monkeypatch.setattr("lakegc_core.pipeline.swept_report", swept)
+    began = clock.now()
+    until = (began + timedelta(minutes=10)).replace(second=0, microsecond=0)
+    config = {"dry_run": False, "until": f"{until:%H:%M}"}
+    killed = marked.lake.run("gc_sweep", "m1", sweep=config)
+    monkeypatch.setenv("LAKEGC_NOW", str(began.timestamp() + 1200))
+    record_of, parent = dg.DagsterInstance.get_run_record_by_id, {"dagster/parent_run_id": killed.run_id}
+
+    def begun_earlier(instance: dg.DagsterInstance, run_id: str) -> Any:
+        record = record_of(instance, run_id)
+        return record._replace(start_time=record.start_time - 1200) if run_id == killed.run_id else record
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_run_record_by_id", begun_earlier)
+    assert marked.lake.run("gc_sweep", "m1", sweep=config, tags=parent | {"dagster/retry_number": "1"}).success
+    assert marked.lake.run("gc_sweep", "m1", sweep=config, tags=parent).success  # by a person, who may wait until then
+    assert [budget.until for budget in given] == [until.timestamp()] * 2 + [until.timestamp() + 86_400]
 
 
 def test_told_to_delete_it_deletes_exactly_the_garbage_and_a_second_sweep_finds_nothing(marked: Marked) -> None:

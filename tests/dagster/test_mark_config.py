@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import dagster as dg
 import pytest
+from dagster._config import validate_config
 from dagster._config.snap import ConfigTypeSnap
 
 from lakegc_core.config.settings import SafetyLevel
@@ -16,6 +17,7 @@ from lakegc_core.marks.context import open_repository
 from lakegc_core.names import Rules
 from lakegc_dagster.assets.mark import MarkConfig
 from lakegc_dagster.build import build_lakegc_definitions
+from lakegc_dagster.config import LakegcConfig
 from lakegc_dagster.partitions import GcCell
 from tests.dagster.conftest import Site, open_site
 
@@ -90,6 +92,19 @@ def test_a_wrong_value_is_refused_before_anything_runs(instance: dg.DagsterInsta
     with pytest.raises(dg.DagsterInvalidConfigError, match=f"config:{name} not in enum type"):
         job.execute_in_process(instance=instance, partition_key=cell.key, run_config=config)
     assert instance.get_runs() == []
+
+
+def test_a_choice_under_a_step_that_takes_none_is_refused_and_does_not_count_for_nothing() -> None:
+    """A longer `min_age` under another stage than the first would protect nothing, and nobody would hear of it."""
+    defs = build_lakegc_definitions(LakegcConfig(backup=True, repositories=("alpha",)))
+    defs_of_jobs = [*map(defs.resolve_job_def, ("gc", "gc_watch")), defs.resolve_implicit_global_asset_job_def()]
+    taking = {
+        node.name
+        for job in defs_of_jobs
+        for node in job.nodes
+        if validate_config(node.definition.config_schema.config_type, {"min_age": "48h"}).success
+    }
+    assert taking == {"namespace_listing"}
 
 
 def test_choices_that_are_left_empty_are_those_of_the_settings_file(site: Site) -> None:

@@ -98,6 +98,19 @@ def test_a_mark_of_the_round_that_broke_off_is_asked_for_once_more_an_hour_later
     assert "is open; the next one opens at" in site.tick("open_round").skipped
 
 
+def test_a_mark_that_broke_off_is_asked_for_once_more_though_somebody_deleted_its_partition(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, first = round_of_now(site, monkeypatch, "alpha", "beta")
+    for request in first.values():
+        begin(site, request)
+        site.instance.report_run_failed(run_of(site, request))
+    site.instance.delete_dynamic_partition(str(site.options.grid.repositories.name), "alpha")
+    site.instance.delete_dynamic_partition(str(site.options.grid.marks.name), first["beta"].tags["lakegc/round"])
+    monkeypatch.setenv("LAKEGC_NOW", str(now + 1.1 * HOUR))
+    assert {*site.tick("open_round").repositories} == {"alpha", "beta"}
+
+
 def test_a_complete_mark_that_a_guard_refused_is_not_asked_for_again_and_one_that_nobody_judged_is(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

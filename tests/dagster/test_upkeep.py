@@ -163,6 +163,22 @@ def test_what_a_deleted_repository_left_in_a_workspace_is_named_with_its_folder(
     assert "clean" not in said and "alpha" not in said
 
 
+@pytest.mark.parametrize("typed", ["", ".", "there/marks", "../work/there", "There"])
+def test_a_partition_whose_name_no_repository_can_have_leads_to_no_folder_that_somebody_is_told_to_delete(
+    site: Site, typed: str
+) -> None:
+    site.configure("  - {match: '*', workspace: 'local://work'}\n")
+    site.create("there")
+    GcCell("there", "m01").register(site.instance)
+    site.instance.add_dynamic_partitions(str(site.options.grid.repositories.name), [typed])
+    marks = site.server.sandbox.root / "work" / "there" / "marks"
+    marks.mkdir(parents=True)
+    (marks / "mark.json").write_text("{}")
+    (site.server.sandbox.root / "work" / "There").mkdir()
+    (site.server.sandbox.root / "work" / "There" / "file").write_text("")
+    assert site.run("gc_retire").success
+
+
 def test_marks_of_a_repository_at_work_are_retired_once_its_collector_is_done(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,10 @@ def test_a_backfill_of_everything_deletes_nothing(night: Night) -> None:
     wanted = {"ops": {"lake__swept_report": {"config": {"dry_run": False}}}}
     forced = everything(site, cell_of(night, "alpha"), tags=tags, run_config=wanted)
     assert "A backfill sweeps nothing" in failure_of(forced, "lake__swept_report")
+    for more in ({}, {"dagster/retry_number": "1"}):  # a run again, without the tag once the backfill is over
+        tags = {"dagster/parent_run_id": forced.run_id, **more}
+        forced = everything(site, cell_of(night, "alpha"), tags=tags, run_config=wanted)
+        assert "launch swept_report anew for this one partition" in failure_of(forced, "lake__swept_report")
     assert {name: site.files(name) for name in night.before} == night.before
 
 
