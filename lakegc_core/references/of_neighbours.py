@@ -114,9 +114,9 @@ def with_remembered(
         keys = found.keys + out.put(NEIGHBOURS, rows, KEYS_SCHEMA)
     except (CorruptFileError, ObjectNotFoundError) as error:
         raise type(error)(
-            f"{error} It lists what these repositories referred to here: {', '.join(lost)}. None of them has a "
-            "readable mark now. Mark each of them again: lakegc mark NAME. Only if you know that one imports nothing "
-            "from here, name it in lakegc.yaml: neighbours: {ignore: [NAME]}."
+            f"{error} It lists what these repositories referred to here: {', '.join(lost)}. The newest mark of "
+            "each cannot be read, or there is none. Mark each of them again: lakegc mark NAME. Only if you know that "
+            "one imports nothing from here, name it in lakegc.yaml: neighbours: {ignore: [NAME]}."
         ) from None
     return replace(found, keys=keys, facts=replace(found.facts, addresses=keys.rows))
 
