@@ -6,8 +6,9 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from lakegc_core.cli.opening import named_settings
+from lakegc_core.cli.opening import settings_of
 from lakegc_core.cli.options import show
+from lakegc_core.config.which_file import settings_line
 from lakegc_core.doctor.examine import examine, examine_all
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.errors import RefusedError
@@ -20,7 +21,8 @@ _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}
 
 
 def run_doctor(options: argparse.Namespace, reporter: Reporter) -> int:
-    settings = named_settings(options, reporter)
+    settings = settings_of(options)
+    reporter.say(settings_line(settings.file))
     if options.repository:
         found = examine(settings, options.repository, say=reporter.say)
     else:

@@ -45,21 +45,16 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def named_settings(options: argparse.Namespace, reporter: Reporter) -> Settings:
-    """The same for a verb that judges by them: it says first which file has them."""
-    settings = settings_of(options)
-    reporter.say(settings_line(settings.file))
-    return settings
-
-
 def opened(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
     """The repository that the arguments name, by their settings."""
     return open_repository(settings_of(options), options.repository, say=reporter.say)
 
 
 def opened_to_judge(options: argparse.Namespace, reporter: Reporter) -> RepositoryContext:
-    """The same, by `named_settings`."""
-    return open_repository(named_settings(options, reporter), options.repository, say=reporter.say)
+    """The same for a verb that judges: it says first which file has the settings."""
+    context = opened(options, reporter)
+    reporter.say(settings_line(context.settings.file))
+    return context
 
 
 def complete_mark(context: RepositoryContext, mark_id: str | None = None) -> MarkContext:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakegc_core.cli import main, marking
+from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import begin_mark
 from lakegc_core.marks.shelf import marks
 from tests.core.cli.conftest import Desk
@@ -30,6 +31,10 @@ def test_who_names_a_repository_wrongly_is_told_the_right_name(
     assert capsys.readouterr().err.endswith(" Did you mean lake?\n")
 
 
+def ends(*_: object) -> None:
+    raise MarkError("enough is known")
+
+
 @pytest.mark.parametrize("arguments", [["mark"], ["sweep", "latest"], ["run", "--yes"], ["doctor"]])
 def test_a_verb_that_judges_says_first_that_no_lakegc_yaml_was_read_although_a_lakegc_yml_is_there(
     desk: Desk,
@@ -39,19 +44,21 @@ def test_a_verb_that_judges_says_first_that_no_lakegc_yaml_was_read_although_a_l
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(marking, "_marked", ends)
     (tmp_path / "lakegc.yml").write_text("server: {}")
     verb, *more = arguments
-    main([verb, "no-such-lake", *more])
+    main([verb, "lake", *more])
     first = capsys.readouterr().err.splitlines()[0]
     assert first.startswith(f"settings: none (no lakegc.yaml in this folder, {tmp_path}; ")
     assert "lakegc reads lakegc.yaml, not lakegc.yml" in first
 
 
 def test_a_verb_that_judges_names_the_file_of_settings_that_it_reads(
-    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(marking, "_marked", ends)
     (tmp_path / "own.yaml").write_text("{}")
-    main(["mark", "no-such-lake", "--config", str(tmp_path / "own.yaml")])
+    main(["mark", "lake", "--config", str(tmp_path / "own.yaml")])
     assert capsys.readouterr().err.startswith(f"settings: {tmp_path}/own.yaml\n")
 
 

@@ -247,6 +247,7 @@ def test_a_standalone_master_that_does_not_answer_is_named_before_java_is_starte
         raise AssertionError("Spark is imported")
 
     monkeypatch.setattr(module, "_is_given", lambda: False)
+    monkeypatch.setattr(module, "_stands", lambda: False)
     monkeypatch.setattr(module, "_import_spark", begins)
     with socket.socket() as taken, socket.socket() as other:
         places = []
@@ -271,6 +272,7 @@ def test_a_standalone_master_that_does_not_answer_is_named_before_java_is_starte
 )
 def test_a_standalone_master_without_host_or_port_is_wrong_usage(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_is_given", lambda: False)
+    monkeypatch.setattr(module, "_stands", lambda: False)
     with pytest.raises(SettingsError, match=r"Spark knows no master .* such as spark://HOST:7077"):
         session(master)
 
