@@ -18,6 +18,7 @@ from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.named import suggestion
+from lakegc_core.marks.ids import check_new_mark_id
 from lakegc_dagster.partitions import GcCell, Grid
 
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     grid = Grid.named([part for part in options.prefix.split("/") if part])
     try:
-        cell = GcCell.checked(options.repository, options.mark_id)
+        cell = GcCell.checked(options.repository, check_new_mark_id(options.mark_id))
         if not os.environ.get("DAGSTER_HOME"):
             raise SettingsError("DAGSTER_HOME is not set: it names the folder that Dagster keeps its records in.")
         _check_repository(Settings.load(options.config, os.environ), cell.repository)

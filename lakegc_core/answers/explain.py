@@ -23,6 +23,7 @@ from lakegc_core.answers.records import (
     records,
     records_of,
     stored,
+    told_by,
 )
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
@@ -185,7 +186,7 @@ class _Question:
             count = len(found)
         addresses = [each["address"] for each in found]
         recorded, there = records_of(workers, self.records, addresses), stored(self.context, addresses)
-        gone = [each for each in addresses if each not in there and not _told_by(SWEPT, recorded.get(each, ()))]
+        gone = [each for each in addresses if each not in there and not told_by(SWEPT, recorded.get(each, ()))]
         former = self._former(workers, gone, most_rows) if gone else {}
         for file in sorted({each["file"] for told in (recorded, former) for each in told.get(UNREAD, ())}):
             self.context.say(f"explain: {file} does not read: what only it tells is left out")
@@ -196,9 +197,15 @@ class _Question:
                 [*recorded.get(each["address"], ()), *former.get(each["address"], ())],
                 there.get(each["address"]),
                 branches_listed=listed,
+                kept_by_name=self._kept_by_name(each["address"]),
             )
             for each in found
         ), count
+
+    def _kept_by_name(self, address: str) -> bool:
+        """True if an object of this name is kept however old it is."""
+        unknown = self.context.namespace.unknown(pa.array([address], pa.string()))[0].as_py()
+        return bool(unknown) and not self.context.header.collect_unknown_names
 
     def _former(self, workers: Workers, addresses: Sequence[str], most_rows: float) -> Mapping[str, Sequence[Json]]:
         """What sweeps and restores of retired marks did with addresses of which no journal of a mark that stands
@@ -313,13 +320,16 @@ def _relative(context: MarkContext, physical: str) -> str:
     return str(inside[0])
 
 
-def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, branches_listed: bool) -> Explained:
+def _explained(
+    told: Json, own: Sequence[Json], there: ObjectInfo | None, *, branches_listed: bool, kept_by_name: bool
+) -> Explained:
     """An object by what a walk tells of it, by its records, and by what the store says. `branches_listed`: the mark
-    listed what branches show."""
+    listed what branches show. `kept_by_name`: a mark says `young` of it, but its age does not matter."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
+    reason = judged["reason"] if judged else None
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
-    staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
+    staged = "staged" in names or reason == Reason.STAGED
     # What a head shows is among what is staged then.
     shown = branches_listed and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
@@ -333,14 +343,8 @@ def _explained(told: Json, own: Sequence[Json], there: ObjectInfo | None, *, bra
         staged=staged and not shown,
         held="held" in names,
         neighbour="neighbour" in names,
-        reason=judged["reason"] if judged else None,
+        reason=Reason.UNKNOWN.value if kept_by_name and reason == Reason.YOUNG else reason,
         since=clock.instant(judged["since"]) if judged else None,
-        swept=_told_by(SWEPT, own),
-        restored=tuple(each for each in _told_by(RESTORED, own) if each["outcome"] in SAVED),
+        swept=told_by(SWEPT, own),
+        restored=tuple(each for each in told_by(RESTORED, own) if each["outcome"] in SAVED),
     )
-
-
-def _told_by(dataset: str, own: Sequence[Json]) -> tuple[Json, ...]:
-    """Those of the records of an object that sweeps or restores made, the first one first."""
-    found = {(each["at"], each["mark_id"], each["outcome"]) for each in own if each["dataset"] == dataset}
-    return tuple({"mark_id": of, "outcome": outcome, "at": clock.instant(at)} for at, of, outcome in sorted(found))

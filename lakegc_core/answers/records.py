@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakegc_core import clock
 from lakegc_core.answers.workers import Workers
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks import ledger
@@ -119,3 +120,9 @@ def _rows(feed: Feed, wanted: pa.Array) -> Iterator[Json]:
 def _plain(value: Any) -> Any:
     """A value as JSON has it; times as unix seconds."""
     return value.timestamp() if hasattr(value, "timestamp") else value
+
+
+def told_by(dataset: str, own: Sequence[Json]) -> tuple[Json, ...]:
+    """Those of the records of an object that sweeps or restores made, the first one first."""
+    found = {(each["at"], each["mark_id"], each["outcome"]) for each in own if each["dataset"] == dataset}
+    return tuple({"mark_id": of, "outcome": outcome, "at": clock.instant(at)} for at, of, outcome in sorted(found))

@@ -49,8 +49,7 @@ def _marked(
     wanted = options.mark_id
     if not wanted and (unfinished := unfinished_mark(repository)):
         repository.say(
-            f"Mark {unfinished} has not come to its end. It is resumed, unless another process works on it. "
-            "--mark-id begins another one."
+            f"Mark {unfinished} has not come to its end. It is resumed, if that can be. --mark-id begins another one."
         )
         try:
             return _mark_of(options, repository, unfinished, reporter)

@@ -14,7 +14,7 @@ from lakegc_core.marks.drills import last_drill
 from lakegc_core.marks.emptying import overdue
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.sweeps import finished_sweeps, left_nothing
-from lakegc_core.marks.workspaces import left_behind
+from lakegc_core.marks.workspaces import holds_marks, left_behind
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME, NEIGHBOURS, Verdict
 from lakegc_core.policy.safety import FULL, level_to_read
@@ -242,11 +242,13 @@ def _left_behind(context: RepositoryContext) -> Iterator[Finding]:
     left = left_behind(context.data) if context.workspace != context.data else []
     if left:
         home = f"{context.workspace.root}/{context.home}"
-        yield warning(
+        stops = not holds_marks(context.workspace, context.home)
+        yield Finding(
             "left-behind",
+            Level.ALARM if stops else Level.WARNING,
             f"{' and '.join(left)} hold marks or copies of this repository, but `workspace` leads to {home}/.",
-            "No restore finds these copies, no sweep goes on with one that broke off there, and nobody retires them. A "
-            "first mark is refused.",
+            "No restore finds these copies, no sweep goes on with one that broke off there, and nobody retires them."
+            + (" Each mark is refused." if stops else ""),
             f"If {home}/ holds no mark, move lakegc's folder in the namespace there. Else bring back from the old "
             "place what is needed (take `workspace` out; lakegc restore), then delete that folder.",
         )

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 import lakegc_core
+from lakegc_core.clock import duration
 from lakegc_core.errors import MarkError, ObjectNotFoundError, PreconditionFailedError
 from lakegc_core.marks.ids import check_mark_id
 from lakegc_core.marks.json_files import decode, digest, encode, sealed, unsealed
@@ -82,6 +84,18 @@ class Header(MarkTerms):
         """The operator's choices: a mark is resumed only with the same ones."""
         values = {name: getattr(self, name) for name in _CHOICES}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def resuming(self, choices: Sequence[str] = ("mode",)) -> str:
+        """The command that goes on with the mark, with its options for these choices, as far as there are any."""
+        options = {
+            "mode": "" if self.mode == AUTO else f" --{self.mode}",
+            "min_age": f" --min-age {duration(timedelta(seconds=self.min_age))}",
+            "safety": f" --safety {self.safety}",
+            "rules": f" --rules {self.rules}",
+            "protect_tags": " --protect-tags" if self.protect_tags else " --no-protect-tags",
+        }
+        more = "".join(options.get(name, "") for name in choices)
+        return f"lakegc mark {self.repository} --mark-id {self.mark_id}{more}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +183,8 @@ class MarkArtifacts:
         if differing:
             raise MarkError(
                 f"Mark {self.mark_id} was begun with other settings ({', '.join(differing)}). "
-                "A mark is never changed: choose a new mark id, or use the same settings to resume it."
+                "A mark is never changed: choose a new mark id, or resume it with the same settings: "
+                f"{standing.resuming(differing)}."
             )
         return standing
 
@@ -218,18 +233,18 @@ class MarkArtifacts:
         if manifest is None:
             raise MarkError(
                 f"Stage {stage} of mark {self.mark_id} is not finished: its manifest is missing at "
-                f"{self.location}/{stage}. Go on with the mark: lakegc mark {self._repository} --mark-id "
-                f"{self.mark_id}. In Dagster, run the stages in order ({' → '.join(STAGES)})."
+                f"{self.location}/{stage}. Go on with the mark: {self._resuming}. In Dagster, run the stages in order "
+                f"({' → '.join(STAGES)})."
             )
         return manifest
 
     @property
-    def _repository(self) -> str:
-        """The name of the repository by the mark's header, for people."""
+    def _resuming(self) -> str:
+        """The command that goes on with the mark, for people."""
         with suppress(MarkError):
             if (header := self.header(any_version=True)) is not None:
-                return header.repository
-        return "REPO"
+                return header.resuming()
+        return f"lakegc mark REPO --mark-id {self.mark_id}"
 
     def out(self, stage: str) -> DatasetFolder:
         """The folder of a stage's datasets."""

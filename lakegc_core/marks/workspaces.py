@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+import pyarrow.compute as pc
+
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks.artifacts import HOME
@@ -23,6 +25,7 @@ from lakegc_core.store.local import LocalConfig
 
 _METADATA = "_lakefs"
 _LEFT = ("marks", "quarantine")  # folders of a home that no other home makes up for
+_HEADER = "/mark.json"
 
 
 def workspace_at(uri: str, settings: Settings) -> StoreConfig:
@@ -70,16 +73,23 @@ def check_workspace(
 
 
 def left_behind(data: StoreConfig) -> list[str]:
-    """The places in a namespace where marks, or copies in quarantine, lie from before there was a workspace."""
-    return [f"{data.root}/{HOME}/{each}/" for each in _LEFT if _holds_anything(data, f"{HOME}/{each}/")]
+    """The places in a namespace where marks, or copies in quarantine, lie from before there was a workspace. A mark
+    that was begun and did nothing, as one that was refused for want of rules, is nothing to lose."""
+    return [f"{data.root}/{HOME}/{each}/" for each in _LEFT if _holds_more(data, f"{HOME}/{each}/")]
+
+
+def holds_marks(workspace: StoreConfig, home: str) -> bool:
+    """True if marks of a repository lie in a workspace."""
+    with suppress(StoreError):  # of a folder that the first mark will make
+        return holds_any(connect(workspace), f"{home}/marks/")
+    return False
 
 
 def check_moved(data: StoreConfig, workspace: StoreConfig, home: str, say: Callable[[str], None]) -> None:
     """RefusedError if a workspace has no mark of a repository yet, and marks or copies lie in the namespace: nothing
     would find them. Where the namespace does not let itself be listed there, that is said, and stops nothing."""
-    with suppress(StoreError):  # of a folder that the first mark will make
-        if _holds_anything(workspace, f"{home}/marks/"):
-            return
+    if holds_marks(workspace, home):
+        return
     old, new = f"{data.root}/{HOME}/", f"{workspace.root}/{home}/"
     try:
         left = left_behind(data)
@@ -95,8 +105,9 @@ def check_moved(data: StoreConfig, workspace: StoreConfig, home: str, say: Calla
         )
 
 
-def _holds_anything(config: StoreConfig, folder: str) -> bool:
-    return next((True for rows in connect(config).list(folder) if rows.num_rows), False)
+def _holds_more(config: StoreConfig, folder: str) -> bool:
+    """True if more lies in a folder than headers of marks."""
+    return any(not pc.all(pc.ends_with(rows["address"], _HEADER)).as_py() for rows in connect(config).list(folder))
 
 
 def overlap(one: StoreConfig, other: StoreConfig) -> bool:

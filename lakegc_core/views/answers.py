@@ -221,6 +221,8 @@ def _no_path_lines(repository: str, what: str) -> list[str]:
     lines = [f"No commit that lakeFS knows shows {shown(what)} with an object in this namespace."]
     if what.startswith("/") and bare:
         lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {shown(bare)}")
+    if "*" in what:
+        lines.append(f"This command takes no globs; another does: lakegc gone {repository} '{shown(bare)}'")
     return [
         *lines,
         f"An object that is only staged is found with its branch: {shown(staged)}",

@@ -59,6 +59,12 @@ def test_a_misspelt_repository_is_refused_and_those_called_alike_are_named(
     assert said.out == "" and known() == []
 
 
+def test_an_id_that_no_mark_can_have_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register.main(["analytics", "latest"]) == 2
+    said = capsys.readouterr()
+    assert "No mark can have the id 'latest'" in said.err and said.out == "" and known() == []
+
+
 def test_a_name_like_no_other_is_refused_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert register.main(["warehouse", "m1"]) == 2
     assert "`lakegc history` shows the repositories" in capsys.readouterr().err

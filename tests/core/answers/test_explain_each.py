@@ -170,12 +170,13 @@ def test_of_what_was_deleted_and_brought_back_both_are_told_in_order_and_that_it
 def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
     small: SparkSession, served: Lake, repository: Repository
 ) -> None:
-    raw = leave(repository, "data/raw/customers.csv", 20)
+    raw, new = leave(repository, "data/raw/customers.csv", 20), leave(repository, "data/raw/new.csv", 0)
     context = mark(small, served, "m1")
-    for key, reason in ((raw, "unknown"), (FOREIGN, "foreign")):
+    for key, reason in ((raw, "unknown"), (new, "unknown"), (FOREIGN, "foreign")):
         (found,) = explain(not_needed, context, key).objects
         assert (found.address, found.size, found.reason) == (key, len(b"left behind"), reason)
-    (served.files("lake") / raw).unlink()
+    for key in (raw, new):
+        (served.files("lake") / key).unlink()
     for key in (raw, "elsewhere/", "elsewhere", "../lake/README", "/t/1", "t//1", "."):
         assert explain(not_needed, context, key).objects == (), key
 

@@ -416,7 +416,7 @@ def test_a_mark_that_broke_off_is_resumed_by_the_same_command(desk: Desk, capsys
     assert main(["sweep", "lake", unfinished, "--yes"]) == 1
     assert f"Go on with the mark: lakegc mark lake --mark-id {unfinished}. In Dagster" in capsys.readouterr().err
     found, said = marked(capsys)
-    assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed" in said
+    assert found == unfinished and f"Mark {unfinished} has not come to its end. It is resumed, if that can be" in said
     pass_time(1)
     assert "is complete already" in marked(capsys, "--mark-id", found)[1]
     later, said = marked(capsys)
@@ -447,6 +447,18 @@ def test_a_mark_that_was_begun_with_other_choices_is_left_and_said(
     pass_time(1)
     found, said = marked(capsys)
     assert found > unfinished and "begun with other settings (min_age)" in said
+    assert f"lakegc mark lake --mark-id {unfinished} --min-age 30h" in said
+
+
+@pytest.mark.usefixtures("sparing")
+def test_the_command_that_goes_on_with_a_mark_has_the_option_by_which_it_is_a_clean_one(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = break_off(desk, capsys, "--clean")
+    assert main(["review", "lake", unfinished]) == 1
+    named = f"Go on with the mark: lakegc mark lake --mark-id {unfinished} --clean. In"
+    assert named in capsys.readouterr().err
+    assert marked(capsys, "--mark-id", unfinished, "--clean")[0] == unfinished
 
 
 @pytest.mark.usefixtures("sparing")

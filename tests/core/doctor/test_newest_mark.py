@@ -17,6 +17,7 @@ from lakegc_core.marks import quarantine
 from lakegc_core.marks.catalogue import list_marks
 from lakegc_core.marks.context import MarkContext, begin_mark
 from lakegc_core.names import STAGES
+from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.views.history import history_of
 from tests.core.doctor.conftest import Patient
@@ -77,7 +78,12 @@ def test_marks_that_were_left_in_the_namespace_when_a_workspace_was_set_are_told
     (tmp_path / "ops").mkdir()
     moved = replace(on_folder.open(), workspace=LocalConfig(str(tmp_path / "ops")), home="lake")
     found = next(each for each in examine_newest_mark(moved) if each.name == "left-behind")
-    assert found.level == Level.WARNING and "/marks/ hold marks" in found.what
+    assert found.level == Level.ALARM and "/marks/ hold marks" in found.what
+    assert found.why.endswith("Each mark is refused.")
+    store = connect(moved.workspace)
+    store.write("lake/marks/m2/mark.json", b"{}")
+    found = next(each for each in examine_newest_mark(moved) if each.name == "left-behind")
+    assert found.level == Level.WARNING and "refused" not in found.why
 
 
 def test_foreign_objects_are_told_by_folder_with_their_bytes(on_folder: Patient) -> None:

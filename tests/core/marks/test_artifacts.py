@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakegc_core.clock import duration
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.artifacts import Manifest, MarkArtifacts
 from lakegc_core.marks.json_files import digest
@@ -63,19 +65,24 @@ def test_a_mark_is_resumed_with_the_same_choices_and_keeps_its_first_header(arti
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "option"),
     [
-        {"min_age": 0.0},
-        {"safety": "standard"},
-        {"protect_tags": False},
-        {"holds": ()},
-        {"rules": "keep-all-commits"},
+        ({"min_age": 0.0}, f" --min-age {duration(timedelta(seconds=HEADER.min_age))}"),
+        ({"safety": "standard"}, f" --safety {HEADER.safety}"),
+        ({"protect_tags": False}, " --protect-tags"),
+        ({"holds": ()}, ""),
+        ({"rules": "keep-all-commits"}, f" --rules {HEADER.rules}"),
+        ({"mode": "clean"}, ""),
     ],
     ids=str,
 )
-def test_a_mark_is_not_resumed_with_other_choices(artifacts: MarkArtifacts, change: dict[str, Any]) -> None:
-    with pytest.raises(MarkError, match=f"other settings .{next(iter(change))}"):
+def test_a_mark_is_not_resumed_with_other_choices_and_the_command_that_resumes_it_is_named(
+    artifacts: MarkArtifacts, change: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(MarkError, match=f"other settings .{next(iter(change))}") as refused:
         artifacts.begin(replace(HEADER, **change))
+    again = f"lakegc mark {HEADER.repository} --mark-id {HEADER.mark_id}{option}."
+    assert str(refused.value).endswith(f"resume it with the same settings: {again}")
     assert artifacts.header() == HEADER
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lakegc_core import pipeline
 from lakegc_core.config.settings import RepositoryPolicy, ServerSettings, Settings
 from lakegc_core.config.stores import StoreMapping
 from lakegc_core.errors import RefusedError, SettingsError, StoreError
@@ -15,6 +16,7 @@ from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.marks import workspaces
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import RepositoryContext, begin_mark, open_repository
+from lakegc_core.marks.shelf import marks
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalConfig
 from lakegc_sandbox import Sandbox, SandboxServer
@@ -80,7 +82,7 @@ def test_a_first_mark_in_a_workspace_is_refused_while_marks_or_copies_lie_in_the
         ops = replace(context, workspace=LocalConfig(str(tmp_path / "ops")), home="lake", say=said.append)
         store = connect(context.data)
         for where in ("quarantine", "marks"):
-            key = f"{HOME}/{where}/m1/mark.json"
+            key = f"{HOME}/{where}/m1/namespace_listing/manifest.json"
             store.write(key, b"{}")
             with pytest.raises(RefusedError, match=f"/{where}/ hold what lakegc left there before") as refused:
                 begin_mark(ops, "m1")
@@ -96,6 +98,18 @@ def test_a_first_mark_in_a_workspace_is_refused_while_marks_or_copies_lie_in_the
             begin_mark(ops, "m2")
         assert said[-1].endswith("/: AccessDenied")
         begin_mark(ops, "m3")
+
+
+def test_a_mark_that_was_refused_for_want_of_rules_does_not_keep_a_workspace_from_being_set(
+    tmp_path: Path,
+) -> None:
+    with lake(tmp_path / "lakefs") as served:
+        served.create("lake")
+        context = served.open("lake")
+        with pytest.raises(RefusedError, match="no garbage collection rules"):
+            pipeline.check_beforehand(begin_mark(context, "m1"))
+        assert marks(context.workspace) == ["m1"]
+        begin_mark(replace(context, workspace=LocalConfig(str(tmp_path / "ops")), home="lake"), "m2")
 
 
 def test_a_folder_of_artifacts_that_is_a_namespace_is_refused_too(tmp_path: Path) -> None:

@@ -262,6 +262,11 @@ def test_of_a_path_with_a_slash_before_it_and_of_a_folder_it_is_said_how_to_spel
     assert "slash" not in plain and "lakectl fs ls lakefs://lake/BRANCH/t/1/\n" in plain
 
 
+def test_of_a_glob_the_command_that_takes_globs_is_named() -> None:
+    screen = answers.explain_screen(explained() | {"what": "t/*", "objects": [], "objects_in_all": 0})
+    assert "takes no globs; another does: lakegc gone lake 't/*'\n" in screen
+
+
 def test_where_no_commit_shows_a_path_it_is_said_how_a_staged_object_is_found() -> None:
     screen = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "An object that is only staged is found with its branch: lakefs://lake/BRANCH/t/1" in screen
