@@ -189,7 +189,7 @@ class _Question:
         gone = [each for each in addresses if each not in there and not told_by(SWEPT, recorded.get(each, ()))]
         former = self._former(workers, gone, most_rows) if gone else {}
         for file in sorted({each["file"] for told in (recorded, former) for each in told.get(UNREAD, ())}):
-            self.context.say(f"explain: {file} does not read: what only it tells is left out")
+            self.context.say(f"explain: {file} cannot be read: what only it tells is left out")
         listed = were_listed(self.context)
         return (
             _explained(

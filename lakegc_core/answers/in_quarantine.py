@@ -71,7 +71,7 @@ def lying(context: RepositoryContext, groups: Iterable[Json]) -> Iterator[str]:
 
 
 def _record(context: RepositoryContext, mark_id: str) -> Quarantine | None:
-    """The record of a mark's quarantine; None if there is none that reads."""
+    """The record of a mark's quarantine; None if there is none that can be read."""
     with suppress(MarkError):
         return record_of(context, mark_id)
     return None

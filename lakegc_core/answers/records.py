@@ -16,7 +16,6 @@ from lakegc_core.marks import ledger
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, HELD, KEPT, NEIGHBOURS
 from lakegc_core.marks.layers import Layer
-from lakegc_core.marks.shelf import Shelf
 from lakegc_core.names import Json, Stage
 from lakegc_core.references.of_neighbours import KEYS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
@@ -50,8 +49,7 @@ def records(context: MarkContext, own: Layer) -> Sequence[Named]:
         Named("neighbour", own.dataset(Stage.EXPIRED_ADDRESSES, KEYS_SCHEMA, NEIGHBOURS)),
         Named("expired", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA)),
         Named("kept", own.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT)),
-        *_named(ledger.journals(context, 0.0)),
-        *(each for one in Shelf.of(context) for each in _named(ledger.restored(one.mark))),
+        *_named(ledger.sweeps_and_restores(context)),
     ]
 
 

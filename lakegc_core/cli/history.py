@@ -52,7 +52,7 @@ def run_history(options: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def code_of(histories: Sequence[Json]) -> int:
-    """The exit code of a verb that showed these histories: 1 if one of them does not read."""
+    """The exit code of a verb that showed these histories: 1 if one of them cannot be read."""
     return int(any("problem" in each for each in histories))
 
 
@@ -67,7 +67,7 @@ def histories_of(options: argparse.Namespace, since: float, reporter: Reporter) 
 def _history_of(
     settings: Settings, client: LakeFSClient, name: str, since: float, reporter: Reporter, *, alone: bool
 ) -> Json:
-    """The history of a repository. Among several, one that does not read does not hide the others."""
+    """The history of a repository. Among several, one that cannot be read does not hide the others."""
     try:
         return history.history_of(open_repository(settings, name, client=client, say=reporter.say), since)
     except LakegcError as error:

@@ -42,7 +42,7 @@ def is_plain(url: str) -> bool:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL; of nothing, if it does not read as one."""
+    """The parts of a URL; of nothing, if it is none."""
     if len(url.split()) != 1:
         return urlsplit("")
     try:

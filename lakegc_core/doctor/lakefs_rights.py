@@ -159,4 +159,4 @@ def _try_reading(trials: Trials, client: LakeFSClient, repository: Repository) -
     why = "Live data was lost before, or lakeFS does not reach its own store."
     do = f"Find out why {path} cannot be read, before anything is deleted."
     found = "the data is gone" if status == _GONE else f"lakeFS answers {status}"
-    trials.failed("unreadable", f"{path} on branch {branch} does not read: {found}", Need(Level.ALARM, why, do))
+    trials.failed("unreadable", f"{path} on branch {branch} cannot be read: {found}", Need(Level.ALARM, why, do))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakegc_core import clock
-from lakegc_core.clock import instant
+from lakegc_core.clock import minute, roughly
 from lakegc_core.doctor.finding import Finding, Level, alarm, note, some, warning
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.catalogue import newest_mark
@@ -72,7 +72,7 @@ def _overdue(context: RepositoryContext) -> Iterator[Finding]:
         yield warning(
             "quarantine-overdue",
             f"Copies of what {len(found):,} marks would delete stay in quarantine, although the time of the first was "
-            f"over at {instant(first)}: {some(sorted(found))}.",
+            f"over on {minute(first)}: {some(sorted(found))}.",
             "Only `lakegc retire` empties a quarantine, and only once a complete mark began after its time.",
             f"lakegc mark {context.repository.id}, then lakegc retire {context.repository.id}, which says of each why "
             "it stays. In Dagster, turn on the schedule retire_marks.",
@@ -94,17 +94,20 @@ def _raised(context: RepositoryContext) -> Iterator[Finding]:
 
 def _age(context: MarkContext) -> Iterator[Finding]:
     if _is_old(context):
-        days = (clock.now().timestamp() - context.header.started_at) / 86400
         yield note(
             "old-mark",
-            f"The newest complete mark, {context.header.mark_id}, is {days:.0f} days old.",
+            f"The newest complete mark, {context.header.mark_id}, is {roughly(_seconds_old(context))} old.",
             "It is too old to be swept, and what is said of it here may have changed.",
             f"lakegc mark {context.repository.id}",
         )
 
 
 def _is_old(context: MarkContext) -> bool:
-    return clock.now().timestamp() - context.header.started_at > context.level.mark_validity.total_seconds()
+    return _seconds_old(context) > context.level.mark_validity.total_seconds()
+
+
+def _seconds_old(context: MarkContext) -> float:
+    return clock.now().timestamp() - context.header.started_at
 
 
 def _guards(context: MarkContext) -> Iterator[Finding]:

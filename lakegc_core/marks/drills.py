@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakegc_core.clock import instant
+from lakegc_core.clock import minute
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.json_files import encode, read_sealed, sealed
@@ -110,7 +110,7 @@ _NOTHING: Json = {"way": None, "objects": 0, "bytes": 0, "seconds": 0.0}
 
 def _told(drill: Drill) -> Json:
     if drill.report is None:
-        why = f"it began at {instant(drill.begun['begun_at'])} and is not over"
+        why = f"it began on {minute(drill.begun['begun_at'])} and is not over"
         found = {"at": drill.begun["begun_at"], "state": UNFINISHED, "why": why} | _NOTHING
     else:
         report = drill.report

@@ -7,11 +7,13 @@ records stay, in the folder KEPT of the home.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +52,7 @@ class Kind(StrEnum):
     SEEN = "seen"  # what a mark listed again
 
 
+_SIDE_BY_SIDE = 16  # marks whose records are asked for at a time
 _UNTRIED = (Outcome.RESCUED, Outcome.HELD, Outcome.UNCONFIRMED, Outcome.LEFT)
 _NOT_TRIED = pa.array([str(each) for each in (*_UNTRIED, Outcome.OVER_BUDGET, Outcome.NOT_IN_BACKUP)])
 """Outcomes of objects of which a sweep sent no delete, and learnt nothing that the ledger tells."""
@@ -78,7 +81,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a repository. `whole`: False if some file among them is known not to read."""
+    """All records of a repository. `whole`: False if some file among them is known to be unreadable."""
 
     found: tuple[Record, ...]
     whole: bool = True
@@ -86,16 +89,18 @@ class Records:
 
 def journals(context: RepositoryContext, since: float) -> Iterator[Record]:
     """The journals of all sweeps of marks that stand, without sweeps that were over by then (unix seconds)."""
-    for each in Shelf.of(context):
-        yield from (record for record in _journals_of(each.mark, since) if record.rows.parts)
+    yield from _of_marks(context, partial(_journals_of, since=since))
+
+
+def sweeps_and_restores(context: RepositoryContext) -> Iterator[Record]:
+    """The records of all sweeps and restores of marks that stand."""
+    yield from _of_marks(context, _sweeps_and_restores_of)
 
 
 def records_of(context: RepositoryContext, since: float = 0.0) -> Records:
     """Every record of the repository, also of its retired marks. `since`: without sweeps that were over by then (unix
     seconds). Retired marks are left out then: none can have been swept since. What cannot be read is passed over."""
-    found: list[Record] = []
-    for each in Shelf.of(context):
-        found += (record for record in _of_mark(each.mark, since) if record.rows.parts)
+    found = list(_of_marks(context, partial(_of_mark, since=since)))
     if not since:
         here = {_name_of(record) for record in found}
         found += (record for record in _kept(context) if _name_of(record) not in here)
@@ -107,10 +112,21 @@ def _name_of(record: Record, *, untouched: bool = False) -> str:
     return f"{record.mark_id}/{UNTOUCHED if untouched else record.kind}/{record.number or f'{record.at:.6f}'}"
 
 
-def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
-    """The records of a mark that stands."""
+def _of_marks(context: RepositoryContext, records: Callable[[MarkArtifacts], Iterator[Record]]) -> Iterator[Record]:
+    """The records of each mark that stands, mark by mark, without those that have no rows."""
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        for found in pool.map(lambda each: tuple(records(each.mark)), Shelf.of(context)):
+            yield from (record for record in found if record.rows.parts)
+
+
+def _sweeps_and_restores_of(mark: MarkArtifacts, since: float = 0.0) -> Iterator[Record]:
     yield from _journals_of(mark, since)
     yield from restored(mark)
+
+
+def _of_mark(mark: MarkArtifacts, since: float) -> Iterator[Record]:
+    """The records of a mark that stands."""
+    yield from _sweeps_and_restores_of(mark, since)
     with suppress(MarkError):
         last = mark.manifest(Stage.EXPIRED_ADDRESSES)
         if last is not None:

@@ -103,7 +103,7 @@ def _why_first(shelf: Shelf) -> str:
     unread = next((each for each in shelf if each.fault is not None), None)
     if unread is None:
         return "the first of its kind"
-    return f"the first that reads; mark {unread.mark_id} does not: {unread.fault}"
+    return f"the first that can be read; mark {unread.mark_id} cannot: {unread.fault}"
 
 
 def unfinished_mark(context: RepositoryContext) -> str | None:

@@ -105,7 +105,7 @@ def copying(context: RepositoryContext, mark_id: str, sweep: int) -> Sequence[in
 def keep_on(context: RepositoryContext, mark_id: str) -> None:
     """Keep what lies in quarantine of a mark for as long again from now on: a restore is about to copy from there.
 
-    Without a record that reads, there is nothing to do: the copies stay anyway.
+    Without a record that can be read, there is nothing to do: the copies stay anyway.
     """
     with suppress(MarkError):
         found = record_of(context, mark_id)

@@ -58,12 +58,12 @@ class Standing:
 
     @property
     def is_complete(self) -> bool:
-        """True if the header and the last manifest are there and read."""
+        """True if the header and the last manifest are there and can be read."""
         return self.header is not None and isinstance(self._manifest(Stage.EXPIRED_ADDRESSES), Manifest)
 
     @property
     def is_unfinished(self) -> bool:
-        """True if the header reads and there is no last manifest, not even one that cannot be read."""
+        """True if the header can be read and there is no last manifest, not even one that cannot be read."""
         return self.header is not None and self._manifest(Stage.EXPIRED_ADDRESSES) is None
 
     @property
@@ -91,7 +91,7 @@ class Standing:
         return self._once(stage, partial(_told, partial(self.mark.manifest, stage)))
 
     def _manifests(self) -> dict[str, Manifest]:
-        """The manifests that are there and read, by stage."""
+        """The manifests that are there and can be read, by stage."""
         return {stage: found for stage in STAGES if (found := _unless_error(self._manifest(stage))) is not None}
 
     def _fault(self) -> MarkError | None:

@@ -273,7 +273,7 @@ def reads(report: dict[str, Any]) -> bool:
 
 
 def over_at(store: Store, mark_folder: str, number: int) -> float:
-    """The end of a sweep, unix seconds; endless if no report that reads says so: its journal counts then."""
+    """The end of a sweep, unix seconds; endless if no report that can be read says so: its journal counts then."""
     try:
         return float((report_of(store, mark_folder, number) or {}).get("finished_at", math.inf))
     except MarkError:
@@ -281,7 +281,7 @@ def over_at(store: Store, mark_folder: str, number: int) -> float:
 
 
 def journalled(config: StoreConfig, mark_folder: str, number: int) -> dict[str, Any]:
-    """Objects and bytes that a sweep which broke off deleted, by its journal, part by part, as far as that reads."""
+    """Objects and bytes that a sweep which broke off deleted, by the parts of its journal that can be read."""
     folder = f"{mark_folder}/sweeps/{number}/outcomes"
     objects = size = unread = 0
     for part in list_parts(config, folder):

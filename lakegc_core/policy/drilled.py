@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lakegc_core.clock import duration, instant
+from lakegc_core.clock import duration, minute
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import DrillFacts
 from lakegc_core.policy.judgements import Finding, backup, whole_backup
@@ -34,7 +34,7 @@ def passed(repository: str, found: DrillFacts | None, within: float, now: float)
     if found.problem:
         return False, f"{asked} drill {found.name} did not: {found.problem}. {how}"
     if not 0 <= now - found.at <= within:  # one that is to come was dated by a wrong clock
-        return False, f"{asked} the last one is of {instant(found.at)}. {how}"
+        return False, f"{asked} the last one is of {minute(found.at)}. {how}"
     if found.lapsed:
         return False, f"{asked} drill {found.name} shows nothing any more: {found.lapsed}. {how}"
     return True, f"Drill {found.name} has shown that what is deleted comes back."

@@ -65,6 +65,8 @@ class Evidence:
     in_quarantine: tuple[str, ...] = ()
     """The marks whose quarantine has copies of live objects that are gone."""
     backup_required: bool = False
+    backup_to: str | None = None
+    """Where `lakegc backup` puts a backup that is told no place; None where lakegc.yaml does not say it."""
     backup: BackupFacts | None = None
     """The backup of this very mark; None where there is none."""
     drill_within: float | None = None

@@ -276,7 +276,8 @@ def whole_backup(evidence: Evidence, because: str, lacks: int = 0) -> Finding:
     """The judgement of the mark's backup, which is asked for `because` of something. `lacks`: how many objects it may
     lack, which the sweep then leaves."""
     found, wanted = evidence.backup, evidence.expired.expired.objects
-    how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id} DEST."
+    where = "" if evidence.backup_to else " DEST"
+    how = f"Make it: lakegc backup {evidence.header.repository} {evidence.header.mark_id}{where}."
     if found is None:
         return False, f"{because}, and this mark has none. {how}"
     if found.problem or not wanted - lacks <= found.objects <= wanted:

@@ -67,6 +67,7 @@ def judge(
         neighbours_strict=context.settings.neighbours.strict,
         throw_away=context.is_throw_away,
         backup_required=context.policy.backup,
+        backup_to=context.policy.backup_to,
         backup=backup_facts(context) if context.policy.backup or (drilled and drilled.by_backup) else None,
         drill_within=None if within is None else within.total_seconds(),
         drill=drilled,
@@ -178,9 +179,9 @@ def check_look_delay(context: MarkContext) -> None:
     at = listed_long_enough_at(context)
     wait = at - clock.now().timestamp()
     if wait > 0:
-        minutes, when = max(1, round(wait / 60)), clock.instant(math.ceil(at / 60) * 60)
+        minutes, when = max(1, round(wait / 60)), clock.minute(math.ceil(at / 60) * 60)
         raise RefusedError(
             f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
             f"not be staged yet. Nothing was deleted. Sweep it in {minutes} minutes or later: "
-            f"from {when[:10]} {when[11:16]} UTC."
+            f"from {when}."
         )

@@ -191,7 +191,7 @@ class Trial:
             try:
                 read = self.writer.read(ref, path)
             except LakeFSError as error:
-                raise TrialFailedError(f"{path} of {ref[:12]} does not read: {error}") from None
+                raise TrialFailedError(f"{path} of {ref[:12]} cannot be read: {error}") from None
             if read != data:
                 raise TrialFailedError(f"{path} of {ref[:12]} does not read as it was written. Please report this.")
 

@@ -27,7 +27,7 @@ def gone_screen(found: Json) -> str:
     if found["otherwise"]:
         lines.append(f"  {found['otherwise']:,} gone, and no sweep on record took them")
     lines += [
-        f"  {shown(each)} does not read: nobody knows which sweep took what it tells of" for each in found["unread"]
+        f"  {shown(each)} cannot be read: nobody knows which sweep took what it tells of" for each in found["unread"]
     ]
     lines += _vanished_lines(found)
     if found["statement"]:
@@ -54,7 +54,7 @@ def _standing_lines(each: Json) -> list[str]:
 
 
 def _sweep_line(sweep: Json) -> str:
-    when = to_the_minute(sweep["finished_at"]) if sweep["finished_at"] else "not over, or it does not read"
+    when = to_the_minute(sweep["finished_at"]) if sweep["finished_at"] else "not over, or it cannot be read"
     stated = f"statement {sweep['statement']}" if sweep["statement"] else "without a statement"
     line = f"  {sweep['objects']:,} gone by sweep {sweep['sweep']} of mark {sweep['mark_id']}, {when}: {stated}"
     if sweep.get("quarantine"):
@@ -79,7 +79,7 @@ def _vanished_lines(found: Json) -> list[str]:
 
 
 def verify_screen(found: Json) -> str:
-    """The screen of `verify`: for the mark and each sweep what was checked, and what differs or does not read."""
+    """The screen of `verify`: for the mark and each sweep what was checked, and what differs or cannot be read."""
     lines = [f"{found['repository']} · mark {found['mark_id']}{' · retired' if found['retired'] else ''}", ""]
     lines += _findings("the mark", found["mark"])
     for each in found["sweeps"]:

@@ -19,7 +19,7 @@ _REMARKS = {
     "back": "deleted, and read as before",
     "stayed": "not deleted by the sweep: they show nothing",
     "missing": "deleted, and not there",
-    "different": "other bytes lie there than before, or they do not read",
+    "different": "other bytes lie there than before, or they cannot be read",
 }
 
 

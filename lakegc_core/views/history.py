@@ -165,7 +165,7 @@ def whole_marks(marks: Iterable[Json], now: float) -> list[Json]:
 
 
 def summed(found: Sequence[Json]) -> Json:
-    """The garbage, the totals and the price of several repositories; those that do not read are left out."""
+    """The garbage, the totals and the price of several repositories; those that cannot be read are left out."""
     garbage = [each["garbage"] for each in found if each["garbage"]]
     at_most = {"at_most": True} if any(each.get("at_most") for each in garbage) else {}
     return {

@@ -33,10 +33,11 @@ def marks_lines(marks: Sequence[Json]) -> list[str]:
     """A table of the marks of a repository; several interrupted ones that follow each other are one line."""
     lines: list[str] = []
     waiting: list[Json] = []
+    above: Sequence[Json] = ()
     for mark in marks:
         if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
-            lines += [*_interrupted(waiting), *_mark_lines(mark)]
-            waiting = []
+            lines += [*_interrupted(waiting), *_mark_lines(mark, above)]
+            waiting, above = [], mark.get("refused", ())
         else:
             waiting.append(mark)
     return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
@@ -56,7 +57,8 @@ def _interrupted(marks: Sequence[Json]) -> list[str]:
     return [f"  {last['mark_id']:<24} {began:<16} not finished: {last['state']}{more}"]
 
 
-def _mark_lines(mark: Json) -> list[str]:
+def _mark_lines(mark: Json, above: Sequence[Json]) -> list[str]:
+    """The lines of one mark. `above`: why the mark above it is refused; the same words are not said again."""
     if "problem" in mark:
         return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {shown(mark['problem'])}"]
     garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
@@ -65,7 +67,10 @@ def _mark_lines(mark: Json) -> list[str]:
     return [
         f"{line}  {_remark(mark)}",
         *delay_lines(mark),
-        *(f"      ✗ {each['name']}: {shown(each['description'])}" for each in mark.get("refused", ())),
+        *(
+            f"      ✗ {each['name']}: {'as above' if each in above else shown(each['description'])}"
+            for each in mark.get("refused", ())
+        ),
     ]
 
 
@@ -87,6 +92,8 @@ def _remark(mark: Json) -> str:
     first = mark.get("first_young")
     if first and clock.unix_seconds(first["deletable_from"]) > clock.now().timestamp():
         return f"nothing yet: {too_young(first)}"
+    if back := sum(sweep["came_back"]["objects"] for sweep in swept):
+        return f"{back:,} came back, and are not counted"
     return f"{waits:,} were newly unreferenced" if waits and mark["state"] == SWEPT else ""
 
 

@@ -97,7 +97,7 @@ def _reads(history: Json, now: float) -> bool:
 
 
 def _deleted(known: Iterable[Json], there_no_more: str, came_back: str) -> Iterator[Sample]:
-    """The deletes of each repository in all. A counter must not fall: nothing is said while sweeps do not read."""
+    """The deletes of each repository in all. A counter must not fall: nothing is said while sweeps cannot be read."""
     for each in known:
         if all("swept" in mark for mark in each["marks"]):
             swept = [sweep for mark in each["marks"] for sweep in mark["swept"]]

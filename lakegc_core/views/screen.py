@@ -204,7 +204,7 @@ def sweep_screen(report: Json) -> str:
         passed = f"{rings['passed']} of {rings['count']} passed"
         lines.append(f"  {'rings':<18} {rings['read']:>14,} paths     near to what went read after them ({passed})")
         gone = rings["gone"].items()
-        lines += [f"    {shown(path)}   does not read any more: {shown(address)}" for path, address in gone]
+        lines += [f"    {shown(path)}   cannot be read any more: {shown(address)}" for path, address in gone]
     for path, status in report["unreadable"].items():
         lines.append(f"  {shown(path)} read before the sweep and answers {status} now: find out why, and report it")
     if report["report"]:

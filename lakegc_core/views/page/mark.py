@@ -104,7 +104,7 @@ def _trend(history: Json | None) -> list[str]:
     if history is None:
         return []
     if "problem" in history:
-        return [f'<p class="bad">The history of the repository does not read: {escape(history["problem"])}</p>']
+        return [f'<p class="bad">The history of the repository cannot be read: {escape(history["problem"])}</p>']
     return ["<h2>Over time</h2>", over_time(history)]
 
 

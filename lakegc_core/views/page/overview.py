@@ -42,8 +42,8 @@ def _left_out(found: Sequence[Json]) -> str:
     count = sum("problem" in each for each in found)
     if not count:
         return ""
-    do, them = ("does", "it") if count == 1 else ("do", "them")
-    return f'<p class="bad">{_repositories(count)} {do} not read. The sums leave {them} out.</p>'
+    them = "it" if count == 1 else "them"
+    return f'<p class="bad">{_repositories(count)} cannot be read. The sums leave {them} out.</p>'
 
 
 def _most_garbage_first(history: Json) -> tuple[bool, int, str]:
@@ -55,7 +55,7 @@ def _row(history: Json) -> tuple[str, ...]:
     garbage, last = history["garbage"], history["last_mark"]
     name = f"<code>{escape(history['repository'])}</code>"
     if "problem" in history:
-        return (name, "", "", "", "", f'<span class="bad">does not read: {escape(history["problem"])}</span>')
+        return (name, "", "", "", "", f'<span class="bad">cannot be read: {escape(history["problem"])}</span>')
     return (
         name,
         garbage_bytes(garbage) if garbage else "",

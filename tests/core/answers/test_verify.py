@@ -216,7 +216,7 @@ def test_a_part_of_the_journal_that_was_passed_over_is_told_and_stops_no_answer(
     says: list[str] = []
     context = replace(open_mark(swept.lake.open("lake"), "m1"), say=says.append)
     (told,) = explain(lambda: swept.spark, context, GARBAGE[0]).objects
-    assert told.reason == "unreferenced" and says == [f"explain: {part} does not read: what only it tells is left out"]
+    assert told.reason == "unreferenced" and says == [f"explain: {part} cannot be read: what only it tells is left out"]
     assert gone(swept.spark, context, "**", 10).unread == (part,)
 
 

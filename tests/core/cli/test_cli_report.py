@@ -134,11 +134,11 @@ def test_one_page_shows_all_repositories_and_one_that_does_not_read_hides_no_oth
     for part in (
         "Garbage in 3 repositories",
         "Nothing in 1 marked repository is garbage. 1 sweep freed 33 B",
-        "1 repository does not read",
+        "1 repository cannot be read",
         "no complete mark",
     ):
         assert part in shown
-    assert "fardoes not read: s3://bucket/<far>: no answer" in shown
+    assert "farcannot be read: s3://bucket/<far>: no answer" in shown
     assert "<far>" not in file.read_text(encoding="utf-8")
 
 

@@ -471,7 +471,7 @@ def test_a_mark_that_broke_off_and_cannot_be_resumed_stands_in_nobodys_way(
     file.write_bytes(file.read_bytes()[:50])
     pass_time(1)
     found, said = marked(capsys)
-    assert found > unfinished and f"the first that reads; mark {unfinished} does not" in said
+    assert found > unfinished and f"the first that can be read; mark {unfinished} cannot" in said
 
 
 @pytest.mark.usefixtures("sparing")

@@ -57,7 +57,7 @@ def test_an_object_without_bytes_reads_or_is_gone_like_any_other(on_folder: Pati
     address = on_folder.repository.upload("main", "_SUCCESS", b"")
     assert worst(on_folder.examine()) == []
     on_folder.repository.files.delete(address)
-    assert "_SUCCESS on branch main does not read: the data is gone" in on_folder.finding("unreadable").what
+    assert "_SUCCESS on branch main cannot be read: the data is gone" in on_folder.finding("unreadable").what
 
 
 def test_a_path_that_was_deleted_meanwhile_is_nothing(on_folder: Patient) -> None:

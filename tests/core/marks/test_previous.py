@@ -251,7 +251,7 @@ def test_a_complete_mark_that_lacks_a_manifest_counts_as_one_that_does_not_read(
     assert name(previous_mark(context)) == "m1"
     assert name(previous_findings(made("m4", 3, stages=0))) == "m3"
     shutil.rmtree(tmp_path / own.mark.folder)
-    assert findings_before(context).why == f"the first that reads; mark m2 does not: {missing}"
+    assert findings_before(context).why == f"the first that can be read; mark m2 cannot: {missing}"
 
 
 def test_a_mark_of_another_version_is_passed_over_like_a_damaged_one(made: Made, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_mark_of_another_version_is_passed_over_like_a_damaged_one(made: Made,
     alter(file_of(old.mark, tmp_path), format=1)
     written(old, tmp_path, 0)
     why = findings_before(made("m2", 1)).why
-    assert why.startswith("the first that reads; mark m1 does not: Mark m1 has format 1")
+    assert why.startswith("the first that can be read; mark m1 cannot: Mark m1 has format 1")
     assert name(previous_findings(made("m3", 2, stages=0))) == "m2"
 
 

@@ -438,6 +438,12 @@ def test_a_sweep_that_needs_a_backup_is_refused_without_a_whole_one(backup: Back
     assert said in refused("backup", replace(evidence(), backup_required=True, backup=backup))
 
 
+@pytest.mark.parametrize(("place", "end"), [(None, " DEST."), ("s3://b/x", ".")])
+def test_the_advice_to_make_a_backup_names_no_place_where_lakegc_yaml_does(place: str | None, end: str) -> None:
+    said = refused("backup", replace(evidence(), backup_required=True, backup_to=place))
+    assert f"Make it: lakegc backup {evidence().header.repository} {evidence().header.mark_id}{end} See" in said
+
+
 def test_a_backup_that_lacks_few_objects_is_enough_and_that_others_stay_is_said() -> None:
     few = guards.evaluate(replace(evidence(), backup_required=True, backup=BackupFacts("s3://b/x", 79)))
     (told,) = [each for each in few if each.name == "backup"]

@@ -206,6 +206,7 @@ def test_the_list_of_marks_counts_what_came_back_as_the_history_does(
     assert main(["marks", "lake", "--json"]) == 0
     found, history = json.loads(capsys.readouterr().out), world.history()["marks"]
     assert found == history and found[0]["deleted"] == 1
+    assert marks_lines(history)[0].endswith("1 came back, and are not counted")
     assert main(["marks", "lake"]) == 0
     assert capsys.readouterr().out.splitlines() == marks_lines(history)
 
@@ -236,6 +237,8 @@ def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_ti
     unjudged = history_of(world.lake.open("lake"), judged=False)
     assert "refused" not in unjudged["marks"][0] and unjudged["garbage"] == found["garbage"]
     assert "of lakeFS's objects" in history_screen([found]) and "refused" in history_screen([found])
+    again = [line for line in marks_lines([mark, mark]) if "blast-radius" in line]
+    assert "of lakeFS's objects" in again[0] and again[1:] == ["      ✗ blast-radius: as above"]
     for number in range(40):
         world.repository.upload("main", f"p/{number}", b"live" * 100)
     world.repository.commit("main", "two")

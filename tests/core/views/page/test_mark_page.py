@@ -98,7 +98,7 @@ def test_a_sweep_says_what_lies_in_quarantine_and_until_when_as_long_as_it_lies_
 
 def test_a_history_that_does_not_read_hides_no_mark() -> None:
     shown = read(page(REPORT, [], unreadable("lake", StoreError("<no> answer")))).text
-    assert "The history of the repository does not read: <no> answer" in shown
+    assert "The history of the repository cannot be read: <no> answer" in shown
     assert "150 objects (1.0 TB) of repository lake are garbage" in shown and "Freed" not in shown
 
 

@@ -49,8 +49,8 @@ def test_it_sums_all_and_has_a_line_for_each_the_most_garbage_first() -> None:
 
 def test_a_repository_that_does_not_read_is_told_with_its_reason_and_hides_no_other() -> None:
     shown = read(overview([FAR, SMALL], AT)).text
-    assert "1 repository does not read. The sums leave it out." in shown
-    assert "fardoes not read: s3://bucket/far: no answer" in shown
+    assert "1 repository cannot be read. The sums leave it out." in shown
+    assert "farcannot be read: s3://bucket/far: no answer" in shown
     assert "2 objects (2.0 kB) of 1 marked repository are garbage" in shown and "small2.0 kB" in shown
 
 
