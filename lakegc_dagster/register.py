@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from lakegc_core.cli.options import repository_name
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import LakegcError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
@@ -32,14 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m lakegc_dagster.register",
         description="Make a repository and a mark id known to the Dagster instance of DAGSTER_HOME.",
     )
-    parser.add_argument("repository", metavar="REPO", help="name of a lakeFS repository")
+    parser.add_argument("repository", metavar="REPO", help="name of a lakeFS repository, or lakefs://NAME")
     parser.add_argument("mark_id", metavar="MARK_ID", help="such as 20261121T0200Z")
     parser.add_argument("--prefix", metavar="A/B", default="", help="the definitions' key_prefix, if they have one")
     parser.add_argument("--config", metavar="FILE", help="lakegc.yaml (default: ./lakegc.yaml if there is one)")
     options = parser.parse_args(arguments)
     grid = Grid.named([part for part in options.prefix.split("/") if part])
     try:
-        cell = GcCell.checked(options.repository, check_new_mark_id(options.mark_id))
+        cell = GcCell.checked(repository_name(options.repository), check_new_mark_id(options.mark_id))
         if not os.environ.get("DAGSTER_HOME"):
             raise SettingsError("DAGSTER_HOME is not set: it names the folder that Dagster keeps its records in.")
         _check_repository(Settings.load(options.config, os.environ), cell.repository)

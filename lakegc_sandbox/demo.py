@@ -213,7 +213,12 @@ def serve(folder: str | None, port: int, reporter: Reporter) -> int:
     """Serve a sandbox lakeFS with the demo's history until interrupted; print how to reach it."""
     with tempfile.TemporaryDirectory(prefix="lakegc-sandbox-") as fresh:
         sandbox, name = _lake_in(Path(folder or fresh))
-        server = SandboxServer(sandbox, port=port, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
+        try:
+            server = SandboxServer(sandbox, port=port, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
+        except OSError as error:
+            raise SettingsError(
+                f"--port {port} cannot be served: {error.strerror}. Without --port, a free one is taken."
+            ) from None
         print(f"export LAKECTL_SERVER_ENDPOINT_URL={server.url}")
         print(f"export LAKECTL_CREDENTIALS_ACCESS_KEY_ID={_ACCESS_KEY}")
         print(f"export LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY={_SECRET_KEY}")

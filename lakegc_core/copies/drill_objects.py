@@ -84,7 +84,8 @@ def choose(spark: SparkSession, context: MarkContext, wanted: Wanted, way: str) 
         raise RefusedError(
             f"Nothing was deleted: of the garbage of mark {context.header.mark_id} that no sweep has deleted yet, "
             f"nothing is ready and of at most {wanted.bytes:,} bytes. `lakegc review {name}` says what was deleted, "
-            f"and when the first of the rest may be; --read-most allows larger objects.{unread}"
+            "and when the first of the rest may be; --read-most allows larger objects. What was brought back, a new "
+            f"mark finds: lakegc mark {context.header.repository}.{unread}"
         )
     context.say(f"drill: {len(found):,} objects of {wanted.bytes - left:,} bytes were read, and are deleted now")
     return found

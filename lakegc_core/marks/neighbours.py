@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lakegc_core.clock import instant, is_to_come, roughly
+from lakegc_core.clock import is_to_come, minute, roughly
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.lakefs.models import Repository
@@ -175,7 +175,7 @@ def in_short(error: Exception) -> str:
 def _to_come(neighbour: Neighbour, header: Header) -> str:
     """The reason why a mark of the future is no help, and what helps."""
     return (
-        f"a clock that was wrong dated its mark {header.mark_id} {instant(header.started_at)}; mark it again: lakegc "
+        f"a clock that was wrong dated its mark {header.mark_id} {minute(header.started_at)}; mark it again: lakegc "
         f"retire {neighbour.name} removes the wrong one a week later"
     )
 

@@ -153,7 +153,7 @@ def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level)
     nothing of times. The guards `clocks` and `order` stop its own sweep; no other mark goes on from it either."""
     last = max([header.started_at, *(manifest.started_at for manifest in manifests.values())])
     if clock.is_to_come(last, clock.now().timestamp()):
-        raise MarkError(f"it says that it was at work on {clock.instant(last)}, which is to come")
+        raise MarkError(f"it says that it was at work on {clock.minute(last)}, which is to come")
     if not manifests:
         return
     commits = facts_of(manifests, CommitsFacts) if Stage.RETENTION_COMMITS in manifests else None

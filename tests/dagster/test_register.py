@@ -38,8 +38,8 @@ def known() -> list[str]:
 
 
 def test_a_repository_that_lakefs_has_is_registered(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert register.main(["analytics", "m1"]) == 0
-    assert capsys.readouterr().out == "m1|analytics\n"
+    assert register.main(["analytics", "m1"]) == 0 == register.main(["lakefs://analytics", "m1"])
+    assert capsys.readouterr().out == 2 * "m1|analytics\n"
     assert known() == ["analytics"]
 
 

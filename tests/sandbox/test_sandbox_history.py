@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -627,6 +628,14 @@ def test_a_folder_that_holds_an_earlier_demo_is_wrong_usage(
     (tmp_path / "lake").mkdir()
     assert main([verb, "--dir", str(tmp_path)]) == 2
     assert f"{tmp_path} is not empty. A sandbox begins in a new folder" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["sandbox", "--port", str(port), "--dir", str(tmp_path / "lake")]) == 2
+    said = capsys.readouterr().err
+    assert f"--port {port} cannot be served: Address already in use. Without --port, a free one is taken." in said
 
 
 def test_the_demo_is_repeatable(tmp_path: Path) -> None:
