@@ -65,10 +65,10 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
     none. MarkError if an earlier backup of the mark at this place had saved more: its list stays.
     """
     started, limits = time.monotonic(), limits or Limits()
+    stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
     target = writable_place(context, place)
     work = _Backup(OneCopy(context.data, target, limits.bandwidth_of_each, may_be_gone=True), context.namespace)
     with context.lease("backup"):
-        stage = context.mark.require(Stage.EXPIRED_ADDRESSES)
         had = _had(context, target, stage.digest)
         journal = DatasetFolder(target, f"{folder_of(context)}/objects")
         copied = carry_out(_spread(_expired(spark, context)), work.copy, journal, limits.parallel)

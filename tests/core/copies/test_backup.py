@@ -142,6 +142,17 @@ def test_an_older_copy_of_equal_size_saves_no_object_whose_name_may_be_written_o
         assert "Give the backup another place" in saved.trouble
 
 
+def test_a_backup_of_a_mark_that_is_not_over_is_refused_and_leaves_nothing_at_its_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with lake(tmp_path, seed=3) as found:
+        found.create("lake").set_rules(7)
+        place = tmp_path / "spare"
+        with pytest.raises(MarkError, match="expired_addresses"):
+            backup(spark, found.begin("lake", "m1"), str(place))
+        assert not place.exists()
+
+
 def test_what_is_written_while_a_backup_comes_back_stays(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
