@@ -293,5 +293,8 @@ def _records(instance: dg.DagsterInstance, which: dg.AssetRecordsFilter) -> Iter
 
 def _values(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[float, float, int] | None:
     """The facts that decide about a sweep; None for a materialisation that was reported by hand."""
-    values = [metadata[name].value for name in (STARTED, READY, EXPIRED) if name in metadata]
-    return (float(values[0]), float(values[1]), int(values[2])) if len(values) == 3 else None
+    try:
+        started, ready, expired = (metadata[name].value for name in (STARTED, READY, EXPIRED))
+        return float(started), float(ready), int(expired)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from lakegc_core.errors import LakegcError
+from lakegc_dagster.metadata.entries import EXPIRED, READY, STARTED
 from lakegc_dagster.partitions import GC_PARTITIONS, GcCell
 from tests.dagster.conftest import Site, failure_of, open_site
 from tests.dagster.test_authorization import Recorded
@@ -314,10 +315,12 @@ def test_a_sweep_is_asked_for_although_the_next_mark_is_queued_or_an_old_run_has
     assert site.tick("sweep_confirmed").repositories == ["beta"]
 
 
-def test_a_mark_that_was_reported_by_hand_is_not_swept(site: Site) -> None:
+@pytest.mark.parametrize("told", [{}, dict.fromkeys((STARTED, READY, EXPIRED), "soon")])
+def test_a_mark_that_was_reported_by_hand_is_not_swept(site: Site, told: dict[str, str]) -> None:
     cell = GcCell("alpha", "m1")
     cell.register(site.instance)
-    site.instance.report_runless_asset_event(dg.AssetMaterialization("expired_addresses", partition=str(cell.key)))
+    by_hand = dg.AssetMaterialization("expired_addresses", partition=str(cell.key), metadata=told)
+    site.instance.report_runless_asset_event(by_hand)
     assert "alpha: has no complete mark that Dagster knows" in site.tick("sweep_confirmed").skipped
 
 
