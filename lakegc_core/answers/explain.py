@@ -62,8 +62,9 @@ class Explained:
     `size`, `written`: as the store has it now; None if it is not there. `holders`: what keeps it, each with `name`,
     `why`, `commit`, `days` and `until` (None for as long as it stands); `holders_in_all`: how many there are. `past`:
     of what no holder keeps, the last commit that showed it, and what became of it. `staged`, `held`, `neighbour`:
-    whether the mark found it so. `reason`, `since`: what the mark says of it where no commit keeps it. `swept`: what
-    sweeps did with it, and `restored`: what restores did, undo and drills among them; the first one first.
+    whether the mark found it so. `reason`, `since`: what the mark says of it where no commit keeps it. `kept_by_name`:
+    whether its name keeps it however old it is. `swept`: what sweeps did with it, and `restored`: what restores did,
+    undo and drills among them; the first one first.
     """
 
     address: str
@@ -78,6 +79,7 @@ class Explained:
     neighbour: bool
     reason: str | None
     since: str | None
+    kept_by_name: bool
     swept: tuple[Mapping[str, Any], ...]
     restored: tuple[Mapping[str, Any], ...]
 
@@ -324,12 +326,11 @@ def _explained(
     told: Json, own: Sequence[Json], there: ObjectInfo | None, *, branches_listed: bool, kept_by_name: bool
 ) -> Explained:
     """An object by what a walk tells of it, by its records, and by what the store says. `branches_listed`: the mark
-    listed what branches show. `kept_by_name`: a mark says `young` of it, but its age does not matter."""
+    listed what branches show. `kept_by_name`: of this object."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
-    reason = judged["reason"] if judged else None
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
-    staged = "staged" in names or reason == Reason.STAGED
+    staged = "staged" in names or (judged is not None and judged["reason"] == Reason.STAGED)
     # What a head shows is among what is staged then.
     shown = branches_listed and any(holder["why"] == "shows" for holder in told["holders"])
     return Explained(
@@ -343,8 +344,9 @@ def _explained(
         staged=staged and not shown,
         held="held" in names,
         neighbour="neighbour" in names,
-        reason=Reason.UNKNOWN.value if kept_by_name and reason == Reason.YOUNG else reason,
+        reason=judged["reason"] if judged else None,
         since=clock.instant(judged["since"]) if judged else None,
+        kept_by_name=kept_by_name,
         swept=told_by(SWEPT, own),
         restored=tuple(each for each in told_by(RESTORED, own) if each["outcome"] in SAVED),
     )

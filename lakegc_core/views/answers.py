@@ -322,8 +322,9 @@ def _verdict_lines(each: Json) -> list[str]:
         "young": "unreferenced, and too young to be judged",
         "foreign": "not lakeFS's",
     }
-    since = f", unreferenced since {to_the_minute(each['since'])}" if each["reason"] == "unreferenced" else ""
-    said: str = reasons.get(each["reason"]) or _BESIDES.get(each["reason"], str(each["reason"]))
+    reason = "unknown" if each["reason"] == "young" and each["kept_by_name"] else each["reason"]
+    since = f", unreferenced since {to_the_minute(each['since'])}" if reason == "unreferenced" else ""
+    said: str = reasons.get(reason) or _BESIDES.get(reason, str(reason))
     return [f"  {said}{since}"]
 
 

@@ -172,9 +172,10 @@ def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(
 ) -> None:
     raw, new = leave(repository, "data/raw/customers.csv", 20), leave(repository, "data/raw/new.csv", 0)
     context = mark(small, served, "m1")
-    for key, reason in ((raw, "unknown"), (new, "unknown"), (FOREIGN, "foreign")):
+    for key, reason in ((raw, "unknown"), (new, "young"), (FOREIGN, "foreign")):
         (found,) = explain(not_needed, context, key).objects
         assert (found.address, found.size, found.reason) == (key, len(b"left behind"), reason)
+        assert found.kept_by_name == (key in (raw, new))
     for key in (raw, new):
         (served.files("lake") / key).unlink()
     for key in (raw, "elsewhere/", "elsewhere", "../lake/README", "/t/1", "t//1", "."):

@@ -114,6 +114,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "neighbour": False,
         "reason": None,
         "since": None,
+        "kept_by_name": False,
         "swept": [],
         "restored": [],
     }
@@ -260,6 +261,12 @@ def test_of_a_path_with_a_slash_before_it_and_of_a_folder_it_is_said_how_to_spel
     assert "lakectl fs ls lakefs://lake/BRANCH/t/\n" in screen
     plain = answers.explain_screen(explained() | {"objects": [], "objects_in_all": 0})
     assert "slash" not in plain and "lakectl fs ls lakefs://lake/BRANCH/t/1/\n" in plain
+
+
+def test_of_a_young_object_whose_name_keeps_it_the_name_is_told_and_not_the_age() -> None:
+    named, other = (answers.explain_screen(explained(reason="young", kept_by_name=each)) for each in (True, False))
+    assert "with a name that lakeFS does not give" in named and "too young" not in named
+    assert "too young" in other and "with a name" not in other
 
 
 def test_of_a_glob_the_command_that_takes_globs_is_named() -> None:
