@@ -154,5 +154,11 @@ def _by_verdict(each: Explained, terms: Terms, named_at: float) -> Iterator[Keep
         yield Keeper("garbage", each.reason, since + terms.gap, f"nothing: sweep it, {terms.sweep}")
     elif each.reason == Reason.YOUNG:
         yield Keeper("its age", each.reason, max(written, named_at) + terms.min_age, _WAIT)
+        if each.kept_by_name:
+            yield _for_ever(Reason.UNKNOWN.value)
     else:
-        yield Keeper(each.reason, each.reason, None, _FATES[each.reason])
+        yield _for_ever(each.reason)
+
+
+def _for_ever(reason: str) -> Keeper:
+    return Keeper(reason, reason, None, _FATES[reason])

@@ -36,6 +36,7 @@ NOTHING = Explained(
     neighbour=False,
     reason=None,
     since=None,
+    kept_by_name=False,
     swept=(),
     restored=(),
 )
@@ -130,6 +131,8 @@ def test_garbage_waits_the_gap_since_it_was_found_and_what_is_young_its_age_and_
     assert ends(young, TERMS) == (AT - 2 * DAY + 25 * 3600, AT - DAY + 25 * 3600)
     named = keepers_of(replace(NOTHING, reason="young"), (), TERMS, AT)
     assert named[0].until == AT + 25 * 3600
+    age, name = keepers(reason="young", kept_by_name=True)
+    assert (age.until, name.until) == (young[0].until, None) and "collect_unknown_names" in name.sooner
 
 
 @pytest.mark.parametrize("reason", ["foreign", "unknown", "unasked", "held", "neighbour", "staged"])
