@@ -116,11 +116,22 @@ class _RulesAndDump:
         """
         client, repository = context.client, context.header.repository
         in_force = rules_in_force(context)
+        _tell_of_negative_days(context, in_force)
         judged_by, united_from = remember(context, in_force)
         dump, prepared = client.dump(repository), None
         if in_force is not None and not _orphans(spark, context, dump):
             prepared = client.prepare_commits(repository)
         return cls(in_force, judged_by, united_from, prepared, dump)
+
+
+def _tell_of_negative_days(context: MarkContext, rules: Rules | None) -> None:
+    """lakeFS keeps 32 bits of a rule's days: who sets 3000000000 for ever has set -1294967296, which keeps heads."""
+    negative = [days for days in (rules.default_days, *rules.branch_days.values()) if days < 0] if rules else []
+    if negative:
+        context.say(
+            f"{Stage.RETENTION_COMMITS}: a rule of {min(negative)} days keeps no history at all, as in lakeFS. If "
+            f"that was not meant, set it anew before a sweep: lakegc doctor {context.header.repository}"
+        )
 
 
 def _orphans(spark: SparkSession, context: MarkContext, dump: DumpRefs) -> list[str]:

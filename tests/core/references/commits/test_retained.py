@@ -16,6 +16,7 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Commit, Ref
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.policy.facts import CommitsFacts
+from lakegc_core.policy.retention import Rules
 from lakegc_core.references.commits import retained
 from lakegc_core.references.commits.commit_walk import Walk
 from lakegc_core.references.commits.retained import (
@@ -76,6 +77,15 @@ def names(context: MarkContext, parts: list[Part]) -> set[tuple[str, str, str]]:
 def test_a_repository_without_rules_is_refused_unless_every_commit_counts(context: MarkContext) -> None:
     with pytest.raises(RefusedError, match=r"no garbage collection rules.*keep-all-commits"):
         find_retained(NO_SPARK, context, "here", former=None)
+
+
+@pytest.mark.parametrize(("default", "main", "told"), [(-1294967296, 7, True), (7, -5, True), (0, 0, False)])
+def test_negative_days_which_keep_no_history_are_told_before_a_sweep_goes_by_them(
+    context: MarkContext, default: int, main: int, told: bool
+) -> None:
+    says: list[str] = []
+    retained._tell_of_negative_days(replace(context, say=says.append), Rules(default, {"main": main}))
+    assert (f"a rule of {min(default, main)} days keeps no history at all" in "".join(says)) == told == bool(says)
 
 
 def test_a_list_without_any_branch_is_not_whole(context: MarkContext) -> None:
