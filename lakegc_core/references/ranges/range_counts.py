@@ -44,6 +44,7 @@ from lakegc_core.references.ranges.range_files import (
     range_reader,
     range_writer,
     sum_metaranges,
+    sum_ranges,
     summary,
 )
 from lakegc_core.spark.tasks import collected, count_of, many, run_on_rows
@@ -242,7 +243,7 @@ def _changed_ranges(work: RangeWriter, batches: Iterator[pa.RecordBatch]) -> Ite
             f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
             f"counts of references do not add up. {_ANEW}"
         )
-    yield from work.write_unchanged(judged[RANGES])
+    yield from work.out.results(RANGES, judged[RANGES], RANGES_SCHEMA, sum_ranges)
     yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
     yield from work.ranges(iter(judged[_ADDED].to_batches()))
     with _of_mark_below():
