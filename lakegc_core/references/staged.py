@@ -13,6 +13,7 @@ show it; elsewhere it is known only once it is committed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -205,26 +206,26 @@ def _own(namespace: Namespace, shown: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _has_changes(client: LakeFSClient, repository: str, branch: str) -> bool:
-    try:
-        return bool(client.staged_paths(repository, branch, 1))
-    except LakeFSError as error:
-        if not has_vanished(client, repository, branch, error):
-            raise
-        return False
+    paths: list[str] = []
+    with unless_vanished(client, repository, branch):
+        paths = client.staged_paths(repository, branch, 1)
+    return bool(paths)
 
 
 def objects_of(client: LakeFSClient, repository: str, branch: str) -> Iterator[list[ObjectStats]]:
     """Objects of a branch, page by page. One that is deleted meanwhile shows nothing more; every other 404 raises."""
-    try:
+    with unless_vanished(client, repository, branch):
         yield from client.objects(repository, branch)
+
+
+@contextmanager
+def unless_vanished(client: LakeFSClient, repository: str, branch: str) -> Iterator[None]:
+    """Ends early, without an error, at lakeFS's own 404 about a branch that is no longer there."""
+    try:
+        yield
     except LakeFSError as error:
-        if not has_vanished(client, repository, branch, error):
+        if not error.is_absent or any(each.name == branch for each in client.branches(repository)):
             raise
-
-
-def has_vanished(client: LakeFSClient, repository: str, branch: str, error: LakeFSError) -> bool:
-    """True if an error is lakeFS's own 404 about a branch that is no longer there."""
-    return error.is_absent and all(each.name != branch for each in client.branches(repository))
 
 
 def protect_dumped(namespace: Namespace, addresses: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -91,9 +91,9 @@ def columns_of(rows: pa.RecordBatch | pa.Table) -> dict[str, Any]:
     return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
-def with_hash(rows: pa.RecordBatch) -> dict[str, Any]:
-    """The columns by name, and HASH of the column `address`."""
-    return columns_of(rows) | {HASH.name: hash_strings(rows["address"])}
+def with_hash(rows: pa.RecordBatch, of: str = "address", **more: Any) -> dict[str, Any]:
+    """The columns by name, HASH of the column `of`, and more columns."""
+    return columns_of(rows) | {HASH.name: hash_strings(rows[of])} | more
 
 
 def gather(

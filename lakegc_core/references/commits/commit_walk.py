@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import functools
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 
@@ -145,7 +145,7 @@ class CommitWalk(Walk):
                 "server_retained": len(server_rows) if self.server_csv else None,
                 "kept_beyond_server": len(set(ours) - server_rows) if self.server_csv else None,
                 "server_beyond_ours": len(server_rows - set(ours)) if self.server_csv else None,
-                "kept_by": _counts(reason.partition(":")[0] for reason in kept.values()),
+                "kept_by": dict(Counter(reason.partition(":")[0] for reason in kept.values())),
             }
         }
 
@@ -267,11 +267,4 @@ def read_server_csv(data: bytes) -> list[tuple[str, str | None]]:
             found.append((commit_id, metarange_id))
     if not found:
         raise IncompleteError("lakeFS's list of retained commits is empty, but the heads of branches always count.")
-    return found
-
-
-def _counts(reasons: Iterable[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for reason in reasons:
-        found[reason] = found.get(reason, 0) + 1
     return found

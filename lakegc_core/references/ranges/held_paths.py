@@ -8,6 +8,7 @@ read that can have keys below the held path.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,15 @@ def may_contain(ranges: pa.Table, prefix: bytes) -> pa.Array:
     return pc.and_(reaches, pc.less_equal(start, pa.scalar(prefix, first.type))) if prefix else reaches
 
 
+@contextmanager
+def _may_be_meant(what: str) -> Iterator[None]:
+    """Add to the error of a file that cannot be read what it is, and that a path in it may be meant."""
+    try:
+        yield
+    except (CorruptFileError, ObjectNotFoundError) as error:
+        raise type(error)(f"{what}: {str(error).rstrip('.')}. {_MEANT} {see(Symptom.UNREADABLE_COMMIT)}") from None
+
+
 def _reader(context: MarkContext, globs: Sequence[str]) -> _PathReader:
     return _PathReader(context.metadata, context.namespace, PathGlobs(tuple(globs)))
 
@@ -162,12 +172,8 @@ class _PathReader:
         prefixes = {fixed_prefix(glob) for glob in self.paths.globs}
         for batch in batches:
             for metarange_id in batch.column("metarange_id").to_pylist():
-                try:
+                with _may_be_meant(f"Metarange {metarange_id}"):
                     table = graveler.read_metarange(self.files.read(metarange_id), expected_id=metarange_id)
-                except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be held
-                    raise type(error)(
-                        f"Metarange {metarange_id}: {str(error).rstrip('.')}. {_MEANT} {see(Symptom.UNREADABLE_COMMIT)}"
-                    ) from None
                 fit = pa.repeat(False, len(table))
                 for prefix in prefixes:
                     fit = pc.or_(fit, may_contain(table, prefix))
@@ -195,12 +201,8 @@ class _PathReader:
         """The entries at matching paths, a range at a time, and the globs that they match."""
         for batch in batches:
             for range_id in batch.column("range_id").to_pylist():
-                try:
+                with _may_be_meant(f"Range {range_id}"):
                     entries = graveler.read_range(self.files.read(range_id), paths=True, expected_id=range_id)
-                except (CorruptFileError, ObjectNotFoundError) as error:  # a path in it may be meant
-                    raise type(error)(
-                        f"Range {range_id}: {str(error).rstrip('.')}. {_MEANT} {see(Symptom.UNREADABLE_COMMIT)}"
-                    ) from None
                 masks = dict(zip(self.paths.globs, self.paths.each(entries["path"]), strict=True))
                 matched = {glob for glob, mask in masks.items() if pc.any(mask).as_py()}
                 at_path = pa.repeat(False, len(entries))

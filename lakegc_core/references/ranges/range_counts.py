@@ -44,11 +44,12 @@ from lakegc_core.references.ranges.range_files import (
     range_reader,
     range_writer,
     sum_metaranges,
+    sum_ranges,
     summary,
 )
 from lakegc_core.spark.tasks import collected, count_of, many, run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather
+from lakegc_core.tables.gather import HASH, KIND, Feed, columns_of, gather, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -144,7 +145,10 @@ def _read_metaranges(
     feeds, files = commits.feeds("metarange_id", make=_named_now), expected
     for base in layers[:1]:
         before = base.dataset(Stage.COMMITTED_ADDRESSES, CHECKSUMS_SCHEMA, CHECKSUMS)
-        feeds, files = [*feeds, *before.feeds(make=_named_before)], files + before.rows
+        feeds, files = (
+            [*feeds, *before.feeds(make=partial(with_hash, of="metarange_id", kind=_BEFORE))],
+            files + before.rows,
+        )
     width = spark_width(spark)
     tasks = width if layers else tasks_for(expected, 64, 4 * width)
     partitions = partitions_of(context, feeds, tasks)
@@ -159,10 +163,6 @@ def _named_now(rows: pa.RecordBatch) -> Mapping[str, Any]:
     ids = rows["metarange_id"]
     ids = ids.filter(pc.not_equal(ids, ""))
     return {"kind": _NOW, "hash": hash_strings(ids), "metarange_id": ids}
-
-
-def _named_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["metarange_id"])}
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,9 @@ def _read_ranges(
 ) -> list[Json]:
     """Divide the ranges of now and of before into unchanged, added and dropped ones. Read the added and the dropped."""
     feeds: list[Feed] = []
+    before = partial(with_hash, of="range_id", kind=_BEFORE)
     for base in layers[:1]:
-        feeds += base.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).feeds(make=_counted_before)
+        feeds += base.dataset(Stage.COMMITTED_ADDRESSES, RANGES_SCHEMA, RANGES).feeds(make=before)
     for name, sign in ((METARANGES, 1), (_FORMER, -1)):
         feeds += metaranges[name].feeds("range_id", "count", make=partial(_counted, sign))
     changed = metaranges[METARANGES].rows + metaranges[_FORMER].rows
@@ -242,15 +243,11 @@ def _changed_ranges(work: RangeWriter, batches: Iterator[pa.RecordBatch]) -> Ite
             f"Ranges such as {judged[_ODD]['range_id'][0]} do not agree with what the mark below knew of them: the "
             f"counts of references do not add up. {_ANEW}"
         )
-    yield from work.write_unchanged(judged[RANGES])
+    yield from work.out.results(RANGES, judged[RANGES], RANGES_SCHEMA, sum_ranges)
     yield {name: len(judged[name]) for name in (_ADDED, _GONE)}
     yield from work.ranges(iter(judged[_ADDED].to_batches()))
     with _of_mark_below():
         yield from work.dropped(iter(judged[_GONE].to_batches()))
-
-
-def _counted_before(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"kind": _BEFORE, "hash": hash_strings(rows["range_id"])}
 
 
 def _counted(sign: int, rows: pa.RecordBatch) -> Mapping[str, Any]:

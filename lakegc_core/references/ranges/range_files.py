@@ -231,10 +231,6 @@ class RangeWriter:
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=ADDRESSES_SCHEMA))
         yield from part_results(DROPPED, writer.close())
 
-    def write_unchanged(self, rows: pa.Table) -> Iterator[Json]:
-        """Write rows of ranges (RANGES_SCHEMA) that have not changed and need not be read."""
-        yield from self.out.results(RANGES, rows, RANGES_SCHEMA, sum_ranges)
-
     def datasets(self, results: Sequence[Json]) -> dict[str, Dataset]:
         """The datasets that the tasks have written, by their results."""
         parts = parts_of(results, SCHEMAS)

@@ -43,7 +43,7 @@ from lakegc_core.references.ranges.range_files import (
 )
 from lakegc_core.spark.tasks import run_on_rows
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import BY_TASKS, HASH, KIND, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import BY_TASKS, HASH, KIND, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.parts import spark_width, tasks_for
 
@@ -171,8 +171,7 @@ def _read(work: RangeReader, rows: pa.Table) -> Iterator[pa.Table]:
 def _ranges_of(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges of metaranges: each is wanted."""
     named = rows.filter(pc.not_equal(rows["range_id"], ""))
-    more = {"kind": _WANTED, "hash": hash_strings(named["range_id"]), "references": pa.repeat(1, named.num_rows)}
-    return columns_of(named) | more
+    return with_hash(named, of="range_id", kind=_WANTED, references=1)
 
 
 def _read_already(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -184,7 +183,7 @@ def _read_already(rows: pa.RecordBatch) -> Mapping[str, Any]:
 def _passed_over(rows: pa.RecordBatch) -> Mapping[str, Any]:
     """The ranges that the mark passed over: each is wanted."""
     found = rows.filter(pc.equal(rows["read_in"], UNREAD)).select(_RANGE.names)
-    return columns_of(found) | {"kind": _WANTED, "hash": hash_strings(found["range_id"])}
+    return with_hash(found, of="range_id", kind=_WANTED)
 
 
 def _not_read(rows: pa.Table) -> Iterator[pa.Table]:

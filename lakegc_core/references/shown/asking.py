@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from lakegc_core.config.settings import ServerSettings
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.lakefs.http import PAGE, LakeFSError
+from lakegc_core.lakefs.http import PAGE
 from lakegc_core.lakefs.listed_objects import BEHIND_TEXT, furthest, raw
 from lakegc_core.lakefs.models import ObjectStats
 from lakegc_core.names import Json
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.places import ODD_PATH
-from lakegc_core.references.staged import STAGED_SCHEMA, has_vanished, protect_listed
+from lakegc_core.references.staged import STAGED_SCHEMA, protect_listed, unless_vanished
 from lakegc_core.store.base import StoreConfig
 from lakegc_core.tables.key_scan import Wanted, sieve_of
 from lakegc_core.tables.parts import PartWriter, part_results
@@ -128,12 +128,9 @@ class _Walk:
         """A page, and whether it is the branch's last one. A branch that is deleted meanwhile shows nothing more."""
         client, repository = client_of(self._asking.server), self._asking.repository
         self.pages += 1
-        try:
+        page, more = list[ObjectStats](), False
+        with unless_vanished(client, repository, branch):
             page, more = client.objects_after(repository, branch, after, amount)
-        except LakeFSError as error:
-            if not has_vanished(client, repository, branch, error):
-                raise
-            return [], True
         return page, not more
 
     def _odd(self, branch: str, paths: Sequence[str], after: str) -> tuple[list[pa.RecordBatch], str]:
@@ -141,13 +138,10 @@ class _Walk:
         client, repository = client_of(self._asking.server), self._asking.repository
         pages, onward = client.odd_objects(repository, branch, paths, after)
         found = []
-        try:
+        with unless_vanished(client, repository, branch):
             for page in pages:
                 self.pages += 1
                 found.append(self._asking.wanted(page))
-        except LakeFSError as error:
-            if not has_vanished(client, repository, branch, error):
-                raise
         return found, onward
 
 

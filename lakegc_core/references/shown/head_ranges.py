@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from lakegc_core.references.shown.asking import INTERVALS
 from lakegc_core.references.shown.heads import BRANCHES, BranchHeads
 from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
-from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import scan
 from lakegc_core.tables.parts import spark_width
@@ -101,18 +102,13 @@ def read_head_ranges(spark: SparkSession, context: MarkContext, heads: BranchHea
         found += _divided(out, Mapped(rows, METARANGES_SCHEMA, range_reader(context).metaranges))[_RANGE_ROWS]
     feeds = [*named, *found.feeds("metarange_id", *HEAD_RANGES_SCHEMA.names[:-1], make=_by_id)]
     counted = gather(spark, feeds, _COUNTING, _with_branches, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
-    feeds = out.put(_OF_METARANGES, counted, HEAD_RANGES_SCHEMA).feeds(make=_by_range)
+    feeds = out.put(_OF_METARANGES, counted, HEAD_RANGES_SCHEMA).feeds(make=partial(with_hash, of="range_id"))
     every = gather(spark, feeds, _OF_RANGE, _summed, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
     return HeadRanges(spark, branches, out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages), found)
 
 
 def _by_id(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    rows = rows.filter(pc.not_equal(rows["metarange_id"], ""))
-    return columns_of(rows) | {"hash": hash_strings(rows["metarange_id"])}
-
-
-def _by_range(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"hash": hash_strings(rows["range_id"])}
+    return with_hash(rows.filter(pc.not_equal(rows["metarange_id"], "")), of="metarange_id")
 
 
 def _not_read(rows: pa.Table) -> Iterator[pa.Table]:

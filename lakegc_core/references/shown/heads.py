@@ -34,7 +34,7 @@ from lakegc_core.references.ranges.range_files import (
 from lakegc_core.references.staged import STAGED_SCHEMA
 from lakegc_core.spark.tasks import Mapped, both
 from lakegc_core.tables.dataset import Dataset
-from lakegc_core.tables.gather import HASH, columns_of, gather, partitions_for, rows_in
+from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.relations import distinct, same, selected
 
@@ -89,7 +89,7 @@ class BranchHeads:
     def branches(self, spark: SparkSession) -> Mapped:
         """Branches whose heads are retained, some more than once: BRANCHES."""
         feeds = self.refs.feeds("kind", "name", "commit_id", make=_of_branches)
-        feeds += self.commits.feeds("commit_id", "metarange_id", make=_of_commits)
+        feeds += self.commits.feeds("commit_id", "metarange_id", make=partial(with_hash, of="commit_id"))
         return gather(spark, feeds, _NAMED, _named, BRANCHES, partitions_for(rows_in(feeds)))
 
     def retained_ranges(self, spark: SparkSession) -> Mapped:
@@ -110,10 +110,6 @@ class BranchHeads:
 def _of_branches(rows: pa.RecordBatch) -> Mapping[str, Any]:
     rows = rows.filter(pc.equal(rows["kind"], "branch"))
     return {"hash": hash_strings(rows["commit_id"]), "commit_id": rows["commit_id"], "name": rows["name"]}
-
-
-def _of_commits(rows: pa.RecordBatch) -> Mapping[str, Any]:
-    return columns_of(rows) | {"hash": hash_strings(rows["commit_id"])}
 
 
 def _named(rows: pa.Table) -> Iterator[pa.Table]:
