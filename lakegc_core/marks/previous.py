@@ -22,15 +22,10 @@ def previous_mark(context: MarkContext) -> MarkArtifacts | None:
 
 
 def _previous(shelf: Shelf, own: Header) -> MarkArtifacts | None:
-    return shelf.newest_complete(lambda header, each: _is_earlier(header, own) and each.fault is None)
+    def is_earlier(header: Header, each: Standing) -> bool:
+        return header.started_at < own.started_at and series_of(header) == series_of(own) and each.fault is None
 
-
-def _is_earlier(header: Header, own: Header) -> bool:
-    return header.started_at < own.started_at and _is_comparable(header, own)
-
-
-def _is_comparable(header: Header, own: Header) -> bool:
-    return series_of(header) == series_of(own)
+    return shelf.newest_complete(is_earlier)
 
 
 def series_of(header: Header) -> tuple[object, ...]:

@@ -25,9 +25,20 @@ from lakegc_core.errors import (
     StoreError,
     UnusableKeyError,
 )
-from lakegc_core.store.base import LISTING_SCHEMA, PROBE_KEY, HeadAnswer, Level, ObjectInfo, RefusedObjectError, Store
+from lakegc_core.store.base import (
+    LISTING_SCHEMA,
+    NO_ETAGS,
+    PROBE_KEY,
+    HeadAnswer,
+    Level,
+    ObjectInfo,
+    RefusedObjectError,
+    Store,
+)
+from lakegc_core.store.conditions import delete_fault
 from lakegc_core.store.head_requests import ask_all, try_head
-from lakegc_core.store.pace import Pace, Turn
+from lakegc_core.store.pace import Gate, Pace, Turn
+from lakegc_core.store.repeated_deletes import BatchDeletes
 
 REPEATED = {408, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed if it is made again."""
@@ -85,9 +96,11 @@ def said_by(endpoint: str, told: Mapping[str, str | None]) -> str:
 
 
 class RemoteStore(Store):
-    """Listings and conditional writes over what each store asks for by itself. Safe to share between threads."""
+    """Listings, conditional writes and deletes over what each store asks for by itself. Safe to share between
+    threads."""
 
     heads_at_once = HEADS
+    _deletes: BatchDeletes
 
     def __init__(self, root: str, prefix: str) -> None:
         self.root = root
@@ -223,6 +236,20 @@ class RemoteStore(Store):
     def _put(self, key: str, data: bytes, if_absent: bool, if_match: str | None, attempts: builtins.list[None]) -> str:
         """Send the object and return its ETag; `attempts` is given one element for each."""
         raise NotImplementedError
+
+    def delete_many(
+        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
+    ) -> builtins.list[str]:
+        """Delete, as many objects a request as the store takes.
+
+        An object found gone after an answer was lost counts as `deleted`: that request may have done it. S3 does not
+        tell what was there: `deleted` either way.
+        """
+        return self._deletes.delete_many(keys, gate or Gate(), etags)
+
+    def delete_fault(self) -> str | None:
+        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
+        return delete_fault(self, self._deletes)
 
 
 def date_of(answered: str | None, root: str) -> datetime:

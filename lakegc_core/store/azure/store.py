@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +27,6 @@ from lakegc_core.store.azure.settings import settings_of
 from lakegc_core.store.azure.undelete import INCLUDED, Kept, choose, read_kept
 from lakegc_core.store.base import (
     BACKOFF,
-    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Level,
@@ -36,8 +35,7 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import delete_fault, writes_conditionally
-from lakegc_core.store.pace import Gate
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.remote import RemoteStore, bare, check_whole, date_of
 from lakegc_core.store.settings import StoreSettings
 
@@ -146,19 +144,6 @@ class AzureStore(RemoteStore):
 
     def _head(self, key: str) -> ObjectInfo:
         return self.container.head(key)
-
-    def delete_many(
-        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
-    ) -> builtins.list[str]:
-        """Delete with all snapshots, 256 blobs a request.
-
-        A blob found gone after an answer was lost counts as `deleted`: that request may have done it.
-        """
-        return self._deletes.delete_many(keys, gate or Gate(), etags)
-
-    def delete_fault(self) -> str | None:
-        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
-        return delete_fault(self, self._deletes)
 
     def copy(
         self,

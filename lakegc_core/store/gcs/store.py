@@ -12,7 +12,7 @@ import base64
 import builtins
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,6 @@ from lakegc_core.errors import (
 from lakegc_core.store.base import (
     BACKOFF,
     MD5_DIGEST,
-    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Level,
@@ -42,7 +41,7 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import delete_fault, writes_conditionally
+from lakegc_core.store.conditions import writes_conditionally
 from lakegc_core.store.gcs import access as gcs_access
 from lakegc_core.store.gcs.access import SDK_ERRORS, error_of, in_words, should_repeat
 from lakegc_core.store.gcs.deletes import BEST, ObjectDeletes
@@ -50,7 +49,6 @@ from lakegc_core.store.gcs.listing import FIELDS, page_of, read_page
 from lakegc_core.store.gcs.settings import settings_of
 from lakegc_core.store.gcs.undelete import FIELDS as KEPT_FIELDS
 from lakegc_core.store.gcs.undelete import NONCURRENT, SOFT_DELETED, Kept, choose, read_kept
-from lakegc_core.store.pace import Gate
 from lakegc_core.store.remote import RemoteStore, date_of
 from lakegc_core.store.settings import StoreSettings
 
@@ -169,19 +167,6 @@ class GCSStore(RemoteStore):
         if size is None or updated is None:
             raise IncompleteError(f"{self.root}: the store knows {key!r}, but not its size or time")
         return ObjectInfo(key, size, updated.astimezone(UTC), str(blob.generation), _digest(blob.md5_hash))
-
-    def delete_many(
-        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
-    ) -> builtins.list[str]:
-        """Delete, 1000 objects a request; where the service takes none for many, one by one, many at once.
-
-        An object found gone after an answer was lost counts as `deleted`: that request may have done it.
-        """
-        return self._deletes.delete_many(keys, gate or Gate(), etags)
-
-    def delete_fault(self) -> str | None:
-        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
-        return delete_fault(self, self._deletes)
 
     def copy(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import os
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import IO
@@ -28,7 +27,6 @@ from lakegc_core.errors import (
 )
 from lakegc_core.store.base import (
     BACKOFF,
-    NO_ETAGS,
     PROBE_KEY,
     Deleted,
     Deletes,
@@ -38,8 +36,8 @@ from lakegc_core.store.base import (
     StoreProbe,
     holds_secret,
 )
-from lakegc_core.store.conditions import delete_fault, writes_conditionally
-from lakegc_core.store.pace import Gate, Turn
+from lakegc_core.store.conditions import writes_conditionally
+from lakegc_core.store.pace import Turn
 from lakegc_core.store.remote import HEADS, RemoteStore, bare, check_whole
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import listing as s3_listing
@@ -138,7 +136,7 @@ class S3Store(RemoteStore):
         self.listed_digests = config.etags_are_md5 and not config.bucket.endswith(DIRECTORY_BUCKET)
         self._bucket = Bucket(config.root, config.bucket, self._base, config.max_attempts, self.client)
         deletes = VersionDeletes if config.delete_versions else ObjectDeletes
-        self._deletes = deletes(self._bucket, access.deleting)
+        self._deletes: ObjectDeletes = deletes(self._bucket, access.deleting)
         self._quick = QuickWay(self._bucket, access, config.connect_timeout, config.read_timeout)
         self.deletes: Deletes = self._deletes.best
 
@@ -205,16 +203,6 @@ class S3Store(RemoteStore):
 
     def _quick_head(self, key: str, turn: Turn) -> ObjectInfo | None:
         return self._quick.head(key, turn)
-
-    def delete_many(
-        self, keys: Sequence[str], gate: Gate | None = None, etags: Mapping[str, str] = NO_ETAGS
-    ) -> builtins.list[str]:
-        """Delete, 1000 keys a request. S3 does not tell what was there: `deleted` either way."""
-        return self._deletes.delete_many(keys, gate or Gate(), etags)
-
-    def delete_fault(self) -> str | None:
-        """Each way to delete is tried with an ETag that an object had, and with the one that it has."""
-        return delete_fault(self, self._deletes)
 
     def undelete(self, deleted: Deleted) -> None:
         """Remove the delete markers of the delete, in a bucket that keeps versions."""
