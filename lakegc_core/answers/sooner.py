@@ -151,7 +151,8 @@ def _by_verdict(each: Explained, terms: Terms, named_at: float) -> Iterator[Keep
     if each.reason is None:
         yield Keeper("the mark", UNKNOWN_TO_MARK, None, _NOT_KNOWN)
     elif each.reason == Reason.UNREFERENCED:
-        yield Keeper("garbage", each.reason, since + terms.gap, f"nothing: sweep it, {terms.sweep}")
+        how = "make a new mark, and sweep that: it was brought back" if each.restored else f"sweep it, {terms.sweep}"
+        yield Keeper("garbage", each.reason, since + terms.gap, f"nothing: {how}")
     elif each.reason == Reason.YOUNG:
         yield Keeper("its age", each.reason, max(written, named_at) + terms.min_age, _WAIT)
         if each.kept_by_name:

@@ -129,7 +129,9 @@ def _swept(context: MarkContext) -> str:
     lines = screen.swept_lines(over)
     again = f"lakegc sweep {context.header.repository} {context.header.mark_id}"
     if broke_off:
-        lines.append(f"next: {again}   (a sweep broke off: this goes on with it, and --close ends it)")
+        lines.append(
+            f"next: {again}   (a sweep is not over: if it broke off, this goes on with it, and --close ends it)"
+        )
     elif over and any(count and outcome.startswith(FAILED) for outcome, count in over[-1]["outcomes"].items()):
         lines.append(f"next: {again}   (deletes failed: this tries them again)")
     elif over and over[-1]["outcomes"].get(Outcome.OVER_BUDGET):
@@ -280,7 +282,9 @@ def _sweep_marked(
     when = ready_at(context)
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = clock.instant(when)
-        show(options, found, f"{marked}\nnot swept yet: to be confirmed after {clock.minute(when)}")
+        garbage = review.report["objects"]["expired"]
+        said = f"not swept yet: to be confirmed after {clock.minute(when)}" if garbage else "nothing to sweep"
+        show(options, found, f"{marked}\n{said}")
         return 0
     if not options.json:
         print(marked)

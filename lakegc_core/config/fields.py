@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from lakegc_core.config.durations import parse_duration
+from lakegc_core.config.durations import duration_with_unit, parse_duration
 from lakegc_core.errors import SettingsError
 
 T = TypeVar("T")
@@ -73,6 +73,12 @@ def _waiting_time(value: object) -> timedelta:
     return found
 
 
+def _long_time(value: object) -> timedelta:
+    """A time of days. A small number without a unit was seldom meant as seconds: `quarantine: 7`."""
+    found = _waiting_time(value)
+    return found if found >= timedelta(hours=1) else duration_with_unit(str(value))
+
+
 def _percentage(value: object) -> float:
     if not isinstance(value, str) or not re.fullmatch(_PERCENT, value):
         raise SettingsError(f"{value!r} is no percentage above 0% and up to 100%, such as 25%")
@@ -95,10 +101,13 @@ _WRITTEN = WithJsonSchema(
 _WRITTEN_ABOVE_0 = WithJsonSchema(
     {"type": ["string", "number"], "pattern": f"^(?=.*[1-9]){_DURATION}", "exclusiveMinimum": 0, "examples": _EXAMPLES}
 )
+_AN_HOUR = r"0*(3[6-9][0-9]{2}|[4-9][0-9]{3}|[1-9][0-9]{4,})(\.[0-9]+)?"  # seconds, or more of them
+_LONG = rf"^\s*({_AN_HOUR}|(?=.*[1-9])({_NUMBER}[dhms])+)\s*$"
+_WRITTEN_LONG = WithJsonSchema({"type": ["string", "number"], "pattern": _LONG, "minimum": 3600, "examples": _EXAMPLES})
 
 Duration = Annotated[timedelta, BeforeValidator(told(parse_duration)), _WRITTEN]
-WaitingTime = Annotated[timedelta, BeforeValidator(told(_waiting_time)), _WRITTEN_ABOVE_0]
-"""A duration above 0."""
+WaitingTime = Annotated[timedelta, BeforeValidator(told(_long_time)), _WRITTEN_LONG]
+"""A duration above 0; one below an hour needs its unit."""
 Seconds = Annotated[float, BeforeValidator(told(lambda value: _waiting_time(value).total_seconds())), _WRITTEN_ABOVE_0]
 """A duration above 0, kept as seconds."""
 

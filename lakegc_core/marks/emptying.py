@@ -216,7 +216,7 @@ def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArt
     """The reason why copies of a mark stay for now, in words; "" if they may go. `now`: unix seconds."""
     mark, record = context.artifacts(mark_id), record_of(context, mark_id)
     if is_open(mark.store, mark.folder):
-        return "a sweep of the mark broke off: finish it, or close it (lakegc sweep … --close)"
+        return "a sweep of the mark is not over: if it broke off, finish it, or close it (lakegc sweep … --close)"
     try:
         if any(each.mark_id == mark_id for each in unfinished(context)):
             return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"

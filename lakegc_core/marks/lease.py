@@ -30,7 +30,7 @@ from lakegc_core.errors import (
 )
 from lakegc_core.names import Symptom, see
 from lakegc_core.policy.safety import LEASE, LEASE_RENEWAL
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import Store, StoreConfig, connect
 
 NAME = "lease.json"
 _TRIES = 2  # of taking a lease that the store refuses, though none lies there
@@ -49,6 +49,11 @@ class Holder:
     process_started: str
     taken_at: float
     expires_at: float
+
+    @property
+    def is_living(self) -> bool:
+        """True if its lease has not run out, and nobody can see that it is dead."""
+        return self.expires_at > clock.now().timestamp() and not self.is_dead
 
     @property
     def is_dead(self) -> bool:
@@ -84,6 +89,15 @@ class Proof:
             return bool(found["owner"] == self.owner and found["expires_at"])
         except (ObjectNotFoundError, ValueError, TypeError, KeyError):
             return False
+
+
+def living_holder(config: StoreConfig, home: str) -> Holder | None:
+    """The collector that holds the lease of a repository now, as far as this process can tell; None if none does."""
+    try:
+        found = _stands(connect(config), f"{home}/{NAME}")
+    except ObjectNotFoundError:
+        return None
+    return found[0] if found[0].is_living else None
 
 
 def lost(why: str) -> RefusedError:
@@ -143,11 +157,10 @@ class Lease:
 
     def _takes_over(self) -> bool:
         try:
-            found = self._store.head(self._key)
-            holder = _read(self._store.read(self._key), found.last_modified)
+            holder, etag = _stands(self._store, self._key)
         except ObjectNotFoundError:
             return False  # collectors leave the object when they give the lease back: somebody has just removed it
-        if holder.expires_at > clock.now().timestamp() and not holder.is_dead:
+        if holder.is_living:
             until = datetime.fromtimestamp(holder.expires_at, UTC)
             raise LeaseHeldError(
                 f"Another collector works on this repository: `{holder.verb}` on {holder.host}, process "
@@ -155,7 +168,7 @@ class Lease:
                 f"Wait for it; if it is dead, its lease runs out by itself. {see(Symptom.LEASE_HELD)}"
             )
         try:
-            self._write(if_match=found.etag)
+            self._write(if_match=etag)
         except PreconditionFailedError:
             raise LeaseHeldError(
                 f"Another collector has just taken the lease. Wait for it. {see(Symptom.LEASE_HELD)}"
@@ -251,6 +264,12 @@ def _new(config: StoreConfig, home: str, verb: str, demanded: bool) -> Lease | N
         f"{config.root} has no conditional writes that work, so that lakegc cannot make sure to be the only collector "
         "there. If something else makes sure (one Dagster queue, one cron line), say `lease: external` in lakegc.yaml."
     )
+
+
+def _stands(store: Store, key: str) -> tuple[Holder, str | None]:
+    """The lease as it stands in the store, and its ETag. ObjectNotFoundError if none lies there."""
+    found = store.head(key)
+    return _read(store.read(key), found.last_modified), found.etag
 
 
 def _read(data: bytes, written: datetime) -> Holder:

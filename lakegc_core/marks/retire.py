@@ -290,7 +290,7 @@ def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
-            return f"sweep {number} of it broke off: finish it, or {_CLOSE}"
+            return f"sweep {number} of it is not over: if it broke off, finish it, or {_CLOSE}"
         try:
             lost = "report.json" in names and has_lost(sweep_of(mark, number), since)
         except MarkError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from shlex import quote
 
 from lakegc_core.marks.backups import COPIED
 from lakegc_core.names import Json, Outcome, Symptom, see
-from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
+from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute, undo
 
 _ROWS = 20
 """A screen shows at most so many branches, tags and holds; the JSON has all."""
@@ -157,15 +158,11 @@ def _cut(name: str, width: int) -> str:
     return f"{name:{width}}" if len(name) <= width else f"{name[: width - 1]}…"
 
 
-# --- explain ---
-
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
 _COMMIT = 12  # digits of a commit id that people see
 _GONE = (Outcome.DELETED, Outcome.LOST)
 _UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
-
-
 _AGAINST = {
     "young_there": "too young for the other tool",
     "later": "found unreferenced only after the other list was begun: live then, or seen later",
@@ -197,7 +194,9 @@ def against_screen(found: Json) -> str:
             lines.append(
                 f"  {_AGAINST[each['why']]}: {counted(each['objects'], 'object')}, {human_bytes(each['bytes'])}"
             )
-            lines += [f"      {line}" for example in each["examples"] for line in _object_lines(example)]
+            lines += [
+                f"      {line}" for example in each["examples"] for line in _object_lines(found["repository"], example)
+            ]
     return "\n".join(lines)
 
 
@@ -208,7 +207,7 @@ def explain_screen(found: Json) -> str:
         lines += ["", *_no_path_lines(found["repository"], found["what"])]
     lines += _absent_lines(found)
     for each in found["objects"]:
-        lines += ["", *_object_lines(each)]
+        lines += ["", *_object_lines(found["repository"], each)]
     left = found["objects_in_all"] - len(found["objects"])
     if left > 0:
         lines += ["", f"and {left:,} older objects of this path"]
@@ -243,9 +242,9 @@ def _absent_lines(found: Json) -> list[str]:
     return ["", f"{shown(what)} is not in the namespace, {said}"]
 
 
-def _object_lines(each: Json) -> list[str]:
-    keepers = _keeper_lines(each)
-    deletion = _deletion(each) if keepers else None
+def _object_lines(repository: str, each: Json) -> list[str]:
+    keepers, took = _keeper_lines(each), _deletion(each)
+    deletion = took if keepers else None
     lines = [shown(", ".join(each["paths"]))] if each["paths"] else []
     lines.append(f"{shown(each['address'])} · {_there(each, deletion, kept=bool(keepers))}")
     events = _event_lines(each, deletion)
@@ -253,6 +252,9 @@ def _object_lines(each: Json) -> list[str]:
         lines += [*events, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
     else:
         lines += [*_verdict_lines(each), *events] or [f"  {_UNKNOWN}"]
+    if took and took["outcome"] == Outcome.DELETED:
+        back = f"{undo(repository, took['mark_id'])} --path {quote(shown(each['address']))}"
+        lines.append(f"  to bring it back, if a copy is kept: {back}")
     if each["past"] and not each["holders"]:
         lines.append(f"  {_past_line(each['past'])}")
     elif not each["holders"] and not each["past"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from lakegc_core.clock import instant
 from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError
 from lakegc_core.marks.catalogue import own_marks
 from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.lease import living_holder
 from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.retired_records import freed_by, restores_in
 from lakegc_core.marks.shelf import Shelf, retired_marks
@@ -100,7 +102,19 @@ def _counted(
         found = list(pool.map(lambda mark: _standing(context, mark, judged=judged, strict=strict), own))
         found += [each for each in pool.map(partial(_retired, context), retired) if each is not None]
     _take_back(context, found)
+    _tell_who_sweeps(context, found)
     return found
+
+
+def _tell_who_sweeps(context: RepositoryContext, found: Sequence[Json]) -> None:
+    """Name who is at work on sweeps without a report, where the lease tells of a living collector."""
+    begun = [(mark["mark_id"], sweep) for mark in found for sweep in mark.get("swept", ()) if sweep["broke_off"]]
+    holder = None
+    with suppress(LakegcError):
+        holder = living_holder(context.workspace, context.home) if begun else None
+    for mark_id, sweep in begun:
+        if holder and holder.verb in (f"{verb} {context.repository.id} {mark_id}" for verb in ("sweep", "drill")):
+            sweep |= {"broke_off": False, "at_work": f"{holder.host}, process {holder.process}"}
 
 
 def _retired(context: RepositoryContext, mark_id: str) -> Json | None:
@@ -231,6 +245,7 @@ def _swept(number: int | str, report: Mapping[str, Any]) -> Json:
         "quarantined_until": instant(held) if held else None,
         "bytes_quarantined": in_quarantine(kept, size or 0) if held else 0,
         "broke_off": not finished,
+        "at_work": None,
         "drill": drill,
         "taken_back": report.get("taken_back", ()),
         **of_sweep({} if drill else report),

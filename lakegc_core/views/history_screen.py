@@ -34,10 +34,12 @@ def marks_lines(marks: Sequence[Json]) -> list[str]:
     lines: list[str] = []
     waiting: list[Json] = []
     above: Sequence[Json] = ()
+    newer_swept = False
     for mark in marks:
         if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
-            lines += [*_interrupted(waiting), *_mark_lines(mark, above)]
+            lines += [*_interrupted(waiting), *_mark_lines(mark, above, newer_swept=newer_swept)]
             waiting, above = [], mark.get("refused", ())
+            newer_swept |= mark["state"] == SWEPT
         else:
             waiting.append(mark)
     return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
@@ -57,15 +59,16 @@ def _interrupted(marks: Sequence[Json]) -> list[str]:
     return [f"  {last['mark_id']:<24} {began:<16} not finished: {last['state']}{more}"]
 
 
-def _mark_lines(mark: Json, above: Sequence[Json]) -> list[str]:
-    """The lines of one mark. `above`: why the mark above it is refused; the same words are not said again."""
+def _mark_lines(mark: Json, above: Sequence[Json], *, newer_swept: bool) -> list[str]:
+    """The lines of one mark. `above`: why the mark above it is refused; the same words are not said again.
+    `newer_swept`: whether a newer mark was swept, which found what this one did."""
     if "problem" in mark:
         return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {shown(mark['problem'])}"]
     garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
     deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
     line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
     return [
-        f"{line}  {_remark(mark)}",
+        f"{line}  {_remark(mark, newer_swept=newer_swept)}",
         *delay_lines(mark),
         *(
             f"      ✗ {each['name']}: {'as above' if each in above else shown(each['description'])}"
@@ -74,18 +77,22 @@ def _mark_lines(mark: Json, above: Sequence[Json]) -> list[str]:
     ]
 
 
-def _remark(mark: Json) -> str:
+def _remark(mark: Json, *, newer_swept: bool) -> str:
     """A remark on a mark, beside its figures."""
     if mark["started_at"] and clock.is_to_come(clock.unix_seconds(mark["started_at"]), clock.now().timestamp()):
         return "by a clock that was wrong or replaced: not the newest"
     if any(sweep["broke_off"] for sweep in mark.get("swept", ())):
         return "a sweep broke off"
+    if at_work := [sweep["at_work"] for sweep in mark.get("swept", ()) if sweep["at_work"]]:
+        return f"a sweep is at work: {at_work[-1]}"
     if mark.get("refused"):
         return "refused"
     swept = [sweep for sweep in mark["swept"] if not sweep.get("drill")]
     if swept and (over := swept[-1]["outcomes"].get(Outcome.OVER_BUDGET)):
         return f"stopped by its budget or a ring: {over:,} objects left"
     waits = mark.get("unconfirmed", {"objects": 0})["objects"]
+    if newer_swept and mark["state"] == COMPLETE and mark["expired"]:
+        return "a newer mark was swept"
     if mark["state"] == COMPLETE and mark["expired"]:
         from_now = clock.unix_seconds(mark["sweepable_from"]) > clock.now().timestamp()
         return f"sweepable from {to_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"

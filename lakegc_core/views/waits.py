@@ -12,7 +12,7 @@ from lakegc_core.clock import instant, roughly
 from lakegc_core.names import COMPLETE, FAILED, REFUSED, UNSWEPT, Json, Outcome
 from lakegc_core.views.words import shown, to_the_minute
 
-GAP, GUARD, BROKE_OFF, YOUNG = "gap", "guard", "broke_off", "young"
+GAP, GUARD, BROKE_OFF, AT_WORK, YOUNG = "gap", "guard", "broke_off", "at_work", "young"
 """Reasons why garbage is still there that no sweep reports; `YOUNG` is that of objects that are no garbage yet. The
 others are UNSWEPT and outcomes of sweeps."""
 _WHY = {
@@ -20,6 +20,7 @@ _WHY = {
     GUARD: "a guard refuses the sweep",
     UNSWEPT: "not swept yet",
     BROKE_OFF: "a sweep broke off",
+    AT_WORK: "a sweep is at work",
     YOUNG: "too young",
     Outcome.UNCONFIRMED: "not unreferenced for long enough yet, or lakeFS was not asked about it",
     Outcome.HELD: "a hold keeps it",
@@ -40,17 +41,17 @@ def oldest_of(mark: Json) -> Json | None:
     known) and `why` it is still there, an outcome or one of the reasons above. None if nothing waits, or if a sweep of
     an older version does not say."""
     swept = [each for each in mark.get("swept", ()) if not each.get("drill")]
-    if swept and not swept[-1]["broke_off"]:
+    if swept and swept[-1]["finished_at"]:
         last = swept[-1]["oldest"]
         return last and {"since": last["since"], "address": last.get("address"), "why": last["outcome"]}
     if not mark.get("expired"):
         return {"since": None, "address": None, "why": YOUNG} if mark.get("first_young") else None
-    return {"since": mark.get("garbage_since"), "address": None, "why": _why_unswept(mark, is_begun=bool(swept))}
+    return {"since": mark.get("garbage_since"), "address": None, "why": _why_unswept(mark, swept)}
 
 
-def _why_unswept(mark: Json, *, is_begun: bool) -> str:
-    if is_begun:
-        return BROKE_OFF
+def _why_unswept(mark: Json, begun: Sequence[Json]) -> str:
+    if begun:
+        return AT_WORK if begun[-1]["at_work"] else BROKE_OFF
     if mark.get("refused"):
         return GUARD
     ready = mark.get("sweepable_from") if mark["state"] == COMPLETE else None

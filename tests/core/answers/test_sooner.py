@@ -127,6 +127,8 @@ def test_an_object_goes_after_the_last_of_its_rules_and_the_gap_and_never_while_
 def test_garbage_waits_the_gap_since_it_was_found_and_what_is_young_its_age_and_the_gap() -> None:
     garbage = keepers(reason="unreferenced", since=instant(AT - DAY / 2))
     assert ends(garbage, TERMS) == (AT + DAY / 2, AT + DAY / 2) and "lakegc sweep lake m1" in garbage[0].sooner
+    back = {"mark_id": "m1", "outcome": "copied", "at": instant(AT)}
+    assert "a new mark" in keepers(reason="unreferenced", since=instant(AT - DAY / 2), restored=(back,))[0].sooner
     young = keepers(reason="young")
     assert ends(young, TERMS) == (AT - 2 * DAY + 25 * 3600, AT - DAY + 25 * 3600)
     named = keepers_of(replace(NOTHING, reason="young"), (), TERMS, AT)

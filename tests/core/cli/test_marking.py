@@ -302,7 +302,9 @@ def test_a_review_names_the_sweep_again_where_one_broke_off(desk: Desk, capsys: 
     swept(context, 1, deleted=1)
     swept(context, 2)
     shown = ending(capsys)
-    assert shown[0].startswith("swept ") and shown[1].startswith("next: lakegc sweep lake m1   (a sweep broke off")
+    assert shown[0].startswith("swept ") and shown[1].startswith(
+        "next: lakegc sweep lake m1   (a sweep is not over: if"
+    )
 
 
 @pytest.fixture
@@ -548,10 +550,11 @@ def test_a_run_that_waits_says_until_when_as_other_commands_do(
     monkeypatch.setattr(marking.screen, "mark_screen", lambda _: "the mark")
     monkeypatch.setattr(marking.clock, "now", lambda: NOW)
     nothing: Any = None
-    review: Any = SimpleNamespace(report={}, authorized=True)
-    for as_json in (False, True):
+    for garbage, as_json in ((0, False), (1, False), (1, True)):
+        review: Any = SimpleNamespace(report={"objects": {"expired": garbage}}, authorized=True)
         options = argparse.Namespace(json=as_json)
         assert marking._sweep_marked(options, nothing, review, nothing, nothing, [], {}) == 0
     words, found = capsys.readouterr().out.rsplit("\n", 2)[:2]
+    assert words.startswith("the mark\nnothing to sweep\nthe mark\n")
     assert re.search(r"^not swept yet: to be confirmed after \d{4}-\d\d-\d\d \d\d:\d\d UTC$", words, re.MULTILINE)
     assert json.loads(found)["sweep_after"].endswith("Z"), "machines read instants"

@@ -129,6 +129,15 @@ repositories:
     assert settings.policy_for("dev").min_age == timedelta(hours=25)
 
 
+@pytest.mark.parametrize("field", ["quarantine", "drill_within"])
+def test_a_time_of_days_that_is_a_small_number_needs_its_unit(home: Path, field: str) -> None:
+    for right in ("7s", "90000"):
+        assert getattr(load(home, f"repositories: [{{match: a, {field}: {right}}}]").policy_for("a"), field)
+    for wrong in ("7", "'7'", "0.5"):
+        with pytest.raises(SettingsError, match="has no unit: did you mean"):
+            load(home, f"repositories: [{{match: a, {field}: {wrong}}}]")
+
+
 def test_the_first_policy_that_matches_wins_and_case_counts(home: Path) -> None:
     config = 'repositories: [{match: "a-*c", sweep: true}, {match: "a-b*", safety: none}]'
     settings = load(home, config)

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,7 @@ from lakegc_core.errors import StoreError
 from lakegc_core.marks.artifacts import CLEAN, RESTORES, STAMP
 from lakegc_core.marks.context import MarkContext, RepositoryContext
 from lakegc_core.marks.json_files import encode
+from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.retire import retire
 from lakegc_core.marks.retired_records import record_of
@@ -220,8 +223,25 @@ def test_a_sweep_that_broke_off_counts_what_its_journal_says(world: World) -> No
     gone = 4 - world.lying()
     assert found["totals"]["deleted"] <= gone, "what nobody was told of is told when the sweep is finished"
     assert found["marks"][0]["swept"][0]["broke_off"] and "a sweep broke off" in history_screen([found])
+    lease_of = partial(Lease, context.workspace, f"{context.home}/{NAME}")
+    for verb, said in (
+        ("sweep lake m00", f"a sweep is at work: {gethostname()}"),
+        ("mark lake m01", "a sweep broke off"),
+    ):
+        other = lease_of(verb)
+        assert other.take() and said in history_screen([world.history()]), verb
+        other.give_back()
     world.sweep(context)
     assert (world.history()["totals"]["deleted"], world.lying()) == (4, 0)
+
+
+def test_an_older_mark_than_one_that_was_swept_is_not_called_sweepable(world: World) -> None:
+    world.garbage(2)
+    world.mark(0)
+    assert "sweepable now" in history_screen([world.history()])
+    world.sweep(world.mark(1))
+    (older,) = [line for line in marks_lines(world.history()["marks"]) if " complete " in line]
+    assert older.endswith("a newer mark was swept")
 
 
 def test_what_a_guard_refuses_is_told_with_its_reason_and_what_waits_with_its_time(world: World) -> None:

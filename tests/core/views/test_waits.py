@@ -15,7 +15,7 @@ DELAY = {"objects": 4, "p50": 25 * 3600.0, "p99": 3.5 * 86_400}
 
 def swept(outcome: str | None, day: int | None = 3, **more: Any) -> dict[str, Any]:
     oldest = outcome and {"since": LONG_AGO, "address": "data/a\x1b", "outcome": outcome}
-    return sweep(day, 100) | {"oldest": oldest, "delay": DELAY, "broke_off": day is None} | more
+    return sweep(day, 100) | {"oldest": oldest, "delay": DELAY, "broke_off": day is None, "at_work": None} | more
 
 
 def waiting(*sweeps: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def waiting(*sweeps: dict[str, Any], **more: Any) -> dict[str, Any]:
         (waiting(sweepable_from=FAR_OFF), "gap", "not unreferenced for long enough yet"),
         (waiting(refused=[{"name": "shrink"}], sweepable_from=FAR_OFF), "guard", "a guard refuses the sweep"),
         (waiting(swept(None, None)), "broke_off", "a sweep broke off"),
+        (waiting(swept(None, None, at_work="vm, process 7")), "at_work", "a sweep is at work"),
         (waiting(swept("held"), swept("over_budget")), "over_budget", "the budget kept it back"),
         (waiting(swept("left")), "left", "a ring stopped the sweep, or it was closed"),
         (waiting(swept("failed:AccessDenied")), "failed:AccessDenied", "its delete failed (AccessDenied)"),
