@@ -26,9 +26,8 @@ from lakegc_core.clock import instant
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import sealed
-from lakegc_core.marks.shelf import Shelf
 from lakegc_core.names import Json, Stage
-from lakegc_core.past.ranges import ORIGINS, ORIGINS_SCHEMA
+from lakegc_core.past.noted import origins_of_all
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.retention import Rules
@@ -42,7 +41,6 @@ from lakegc_core.spark.versions import frame_of
 from lakegc_core.store.base import StoreConfig, connect, heads
 from lakegc_core.sweep.lost import spread
 from lakegc_core.sweep.what_counts import effective_level
-from lakegc_core.tables.dataset import Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,21 +144,11 @@ def _every(spark: SparkSession, context: MarkContext, paths: str, now: _Now) -> 
             found = batch.filter(globs.any(batch["path"]))
             yield found.append_column("inside", pa.repeat(True, found.num_rows))
 
-    noted = _origins(context).mapped(spark, "address", "path").then(AT_PATHS, at_paths).as_frame()
+    noted = origins_of_all(context).mapped(spark, "address", "path").then(AT_PATHS, at_paths).as_frame()
     shown = shown_at(spark, context, (paths,)).select(*AT_PATHS.names).unionByName(noted)
     if now.rows.num_rows:
         shown = shown.unionByName(frame_of(spark, now.rows))
     return shown.groupBy("address", "inside").agg(F.min("path").alias("path"))
-
-
-def _origins(context: MarkContext) -> Dataset:
-    """What all marks that stand noted of the paths of unreferenced objects."""
-    found = Dataset(ORIGINS_SCHEMA)
-    for each in Shelf.of(context):
-        if each.is_complete:
-            manifest = each.mark.require(Stage.EXPIRED_ADDRESSES)
-            found += each.mark.dataset_of(manifest, ORIGINS_SCHEMA, ORIGINS, may_lack=True)
-    return found
 
 
 def _shown_now(spark: SparkSession, context: MarkContext, paths: str) -> _Now:

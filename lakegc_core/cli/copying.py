@@ -13,11 +13,12 @@ from lakegc_core.copies import backup, undo
 from lakegc_core.copies.copied import CopyResult
 from lakegc_core.copies.transfer import Limits
 from lakegc_core.errors import SettingsError
-from lakegc_core.marks.backups import ALREADY_THERE, COPIED
+from lakegc_core.marks.backups import ALREADY_THERE, COPIED, backup_place
 from lakegc_core.marks.context import RepositoryContext, open_mark
 from lakegc_core.names import Json
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
+from lakegc_core.views.words import undo as undo_command
 
 
 def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
@@ -50,6 +51,9 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
     if options.source is None:  # before Spark is started, and before others are kept out
         undo.check_keeps(context)
         undo.check_swept(context)
+        if place := backup_place(context):
+            how = undo_command(context.header.repository, context.header.mark_id, place)
+            context.say(f"restore: this mark has a backup; if not all comes back: {how}")
     else:
         backup.readable_place(context, options.source)
     with at_work(context, reporter, "restore") as spark:
@@ -106,6 +110,9 @@ def copy_screen(result: CopyResult, report: Json) -> str:
             lines.append(f"  {outcome:<18} {count:>14,} objects   {remarks.get(outcome, '')}".rstrip())
     if result.is_undo:
         lines.append(f"  {_back(report)}")
+    if result.verb == "restore" and report["outcomes"].get(COPIED):
+        lines.append("  what nothing refers to is garbage still: a sweep of a later mark deletes it again")
+        lines.append("  to keep it: commit it, or hold it by `holds` in lakegc.yaml")
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
     lines += ["", f"  {'in' if result.verb == 'backup' or result.is_undo else 'from'} {report['place']}"]
     return "\n".join(lines)

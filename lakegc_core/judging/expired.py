@@ -70,8 +70,8 @@ def find_expired(spark: SparkSession, context: MarkContext) -> StageOutput[Expir
     judged = replace(judged, missing=_not_stored(spark, context, found.missing))
     asked = ask_branches(spark, context, judged, found.misstated, commits_read_at)
     findings = asked.findings
-    origins = find_origins(spark, context, own, findings.expired, findings.kept)
     returned = find_came_back(spark, context, own, found.learnt + found.returned)
+    origins = find_origins(spark, context, own, findings.expired, findings.kept, returned=returned.objects)
     facts = replace(
         _facts(spark, context, own, found, asked, neighbours.facts),
         canaries=canaries.kinds,

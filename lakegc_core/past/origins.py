@@ -6,7 +6,7 @@ Results of earlier marks are carried on, and no range is read for paths twice. I
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from lakegc_core.marks.layers import Layer, rests_on
 from lakegc_core.marks.previous import previous_mark
 from lakegc_core.names import Json, Stage
 from lakegc_core.past.commits import LOST_BRANCHES, LOST_SCHEMA, PASTS, PASTS_SCHEMA, PastWalk
+from lakegc_core.past.noted import origins_of_all
 from lakegc_core.past.ranges import (
     CHOSEN_RANGES,
     CHOSEN_RANGES_SCHEMA,
@@ -81,12 +82,17 @@ class Origins:
     parts: Mapping[str, Sequence[Part]] = field(default_factory=lambda: dict.fromkeys(DATASETS, ()))
 
 
-def find_origins(spark: SparkSession, context: MarkContext, own: Layer, garbage: Dataset, kept: Dataset) -> Origins:
-    """Find the past of objects. `garbage`: the expired ones; `kept`: other unreferenced ones, which a reason keeps."""
+def find_origins(
+    spark: SparkSession, context: MarkContext, own: Layer, garbage: Dataset, kept: Dataset, *, returned: Dataset
+) -> Origins:
+    """Find the past of objects. `garbage`: expired ones; `kept`: unreferenced ones, which a reason keeps; `returned`:
+    those that came back after a delete, of which the last mark may know nothing."""
     if not context.policy.origins:
         return Origins()
     try:
-        return _found(_Search.after(spark, context, _marks_before(context)), own, garbage, kept)
+        search = _Search.after(spark, context, _marks_before(context))
+        search = replace(search, known=origins_of_all(context)) if returned.rows else search
+        return _found(search, own, garbage, kept)
     except (CorruptFileError, MarkError, ObjectNotFoundError) as error:
         context.say(
             f"{Stage.EXPIRED_ADDRESSES}: what an earlier mark found of the past of objects cannot be read ({error})"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from lakegc_core.marks.backups import COPIED
-from lakegc_core.names import Json, Outcome, Symptom, see
+from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Symptom, see
 from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute, undo
 
 _ROWS = 20
@@ -162,7 +162,8 @@ _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
 _COMMIT = 12  # digits of a commit id that people see
 _GONE = (Outcome.DELETED, Outcome.LOST)
-_UNKNOWN = "the mark knows nothing of it: it is newer than the mark, or it was gone before"
+_HOW = {Outcome.LOST: "found referenced and gone", Outcome.ALREADY_GONE: "found gone", SEEN_AGAIN: "seen there again"}
+_UNKNOWN = "the mark knows nothing of it: it is newer, it was gone before, or it is below _lakefs/, which no mark lists"
 _AGAINST = {
     "young_there": "too young for the other tool",
     "later": "found unreferenced only after the other list was begun: live then, or seen later",
@@ -274,8 +275,7 @@ def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
 
 
 def _deletion(each: Json) -> Json | None:
-    """The last sweep on record that deleted an object which the store does not have, and which no restore brought back
-    since; else the one that missed it."""
+    """The last sweep that deleted an object which is not there, and not brought back since; else one that missed it."""
     if each["size"] is not None:
         return None
     back = max((restored["at"] for restored in each["restored"]), default="")
@@ -331,7 +331,7 @@ def _verdict_lines(each: Json) -> list[str]:
 
 
 def _sweep_line(swept: Json) -> str:
-    how = "found referenced and gone" if swept["outcome"] == Outcome.LOST else swept["outcome"]
+    how = _HOW.get(swept["outcome"], swept["outcome"])
     return f"{how} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
 
 

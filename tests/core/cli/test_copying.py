@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lakegc_core.cli import main, opening
+from lakegc_core.cli import copying, main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
 from lakegc_core.copies import undo
 from lakegc_core.copies.backup import readable_place
 from lakegc_core.copies.copied import CopyResult
+from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.base import connect
@@ -126,6 +127,9 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
     screen = copy_screen(UNDONE, copy_report(UNDONE))
     assert "  2 copied: 2 of 3 are back at their place\n" in screen and screen.endswith("\n  in s3://b/ns")
     assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
+    assert "  what nothing refers to is garbage still: a sweep of a later mark deletes it again\n" in screen
+    saved = replace(UNDONE, verb="backup", is_undo=False)
+    assert "garbage still" not in copy_screen(saved, copy_report(saved))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,23 @@ def test_the_screen_of_a_second_restore_says_what_was_already_there(outcomes: di
     again = replace(UNDONE, outcomes=outcomes)
     assert f"  {says}" in copy_screen(again, copy_report(again))
     assert "back at their" not in copy_screen(replace(again, is_undo=False), copy_report(again))
+
+
+def test_a_restore_that_is_told_no_place_names_the_backup_on_record_before_it_asks_for_anything(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        raise SettingsError("Spark is started")
+
+    monkeypatch.setattr(copying, "at_work", started)
+    monkeypatch.setattr(undo, "check_keeps", lambda _: None)
+    monkeypatch.setattr(undo, "check_swept", lambda _: None)
+    desk.mark("m1", garbage=["data/a"])
+    for place, told in (("s3://spare/lake", True), (None, False)):
+        monkeypatch.setattr(copying, "backup_place", lambda _, found=place: found)
+        assert main(["restore", "lake", "m1"]) == 2
+        said = capsys.readouterr().err
+        assert ("this mark has a backup; if not all comes back: lakegc restore lake m1 s3://spare/lake" in said) == told
 
 
 def test_a_restore_of_a_mark_that_was_never_swept_ends_before_spark_is_started(

@@ -23,6 +23,8 @@ from lakegc_core.past.origins import DATASETS
 from lakegc_core.past.ranges import LOOKED, ORIGINS
 from lakegc_core.policy import causes
 from lakegc_core.policy.facts import Amount, Cause, ExpiredFacts, Folder, ListingFacts, OriginFacts
+from lakegc_core.stages import swept_report
+from lakegc_core.store.base import connect
 from lakegc_core.tables.parts import read_part
 from lakegc_sandbox import Repository
 from tests.support.lake import MIN_AGE, NOW, Lake, lake, quick, saved
@@ -247,6 +249,16 @@ def test_marks_read_no_range_for_paths_twice_note_only_what_they_read_and_carry_
     again = here.mark("m6")
     assert origins(again) == origins(last) and facts(again) == facts(last)
     assert {row["id"] for row in rows(again, LOOKED)} == set.union(*read)
+
+
+def test_what_comes_back_after_a_sweep_and_a_mark_has_its_past_again(marked: Marked) -> None:
+    here, data = marked.here, connect(marked.first.data).read(marked.old)
+    before = origins(marked.first)
+    assert swept_report(here.spark, marked.first).outcomes["deleted"] == 1
+    assert origins(here.mark("m2")) == {}
+    here.repo.files.write(marked.old, data, float(os.environ["LAKEGC_NOW"]))
+    for mark_id in ("m3", "m4"):
+        assert origins(here.mark(mark_id)) == before
 
 
 def test_a_mark_that_did_not_look_is_passed_over(marked: Marked) -> None:

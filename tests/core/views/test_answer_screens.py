@@ -170,6 +170,12 @@ def test_an_object_that_is_needed_again_and_was_deleted_is_said_to_be_gone_and_b
     ]
 
 
+@pytest.mark.parametrize(("outcome", "said"), [("seen_again", "seen there again"), ("already_gone", "found gone")])
+def test_what_a_sweep_found_is_told_in_words_and_not_by_the_name_of_its_outcome(outcome: str, said: str) -> None:
+    screen = answers.explain_screen(explained(swept=[DELETED | {"outcome": outcome}], reason="young"))
+    assert f"{said} by the sweep of mark m0" in screen and outcome not in screen
+
+
 def test_an_object_that_is_needed_and_gone_without_a_sweep_is_said_to_be_gone() -> None:
     screen = answers.explain_screen(explained(size=None, staged=True))
     assert "data/a/b · gone: not in the store, and no sweep on record deleted it. Reads of it fail." in screen
