@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -115,8 +116,10 @@ def _name_of(record: Record, *, untouched: bool = False) -> str:
 def _of_marks(context: RepositoryContext, records: Callable[[MarkArtifacts], Iterator[Record]]) -> Iterator[Record]:
     """The records of each mark that stands, mark by mark, without those that have no rows."""
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for found in pool.map(lambda each: tuple(records(each.mark)), Shelf.of(context)):
-            yield from (record for record in found if record.rows.parts)
+        # Each thread has a copy of the context, in which `read_once` keeps what was read.
+        work = [pool.submit(copy_context().run, tuple, records(each.mark)) for each in Shelf.of(context)]
+        for found in work:
+            yield from (record for record in found.result() if record.rows.parts)
 
 
 def _sweeps_and_restores_of(mark: MarkArtifacts, since: float = 0.0) -> Iterator[Record]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakegc_core.marks import ledger
-from lakegc_core.marks.artifacts import RESTORES
+from lakegc_core.marks.artifacts import RESTORES, read_once
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.last_known import readable_records
 from lakegc_core.marks.layers import restored_at
 from lakegc_core.marks.ledger import Kind, keep_records, records_of, restores_of, write_report
 from lakegc_core.names import NO_ANSWER, STILL_THERE, Outcome
+from lakegc_core.store.local.store import LocalStore
 from lakegc_core.sweep.deletion import OUTCOMES_SCHEMA
 from tests.support.lake import NOW, lake
 from tests.support.marks import parts
@@ -133,3 +134,14 @@ def test_journals_that_were_over_by_then_are_not_among_those_since(context: Mark
     context.mark.store.write(f"{context.mark.folder}/sweeps/1/report.json", b'{"finished_at": %f}' % at)
     assert len(list(ledger.journals(context, at))) == 1
     assert list(ledger.journals(context, at + 86_400)) == [] == list(records_of(context, at + 86_400).found)
+
+
+def test_within_a_stage_the_ledger_asks_for_no_manifest_twice(
+    context: MarkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, asked, read = f"{context.mark.folder}/expired_addresses/manifest.json", list[str](), LocalStore.read
+    context.mark.store.write(manifest, b"{}")
+    monkeypatch.setattr(LocalStore, "read", lambda store, key: (asked.append(key), read(store, key))[1])
+    with read_once():
+        assert told(context) == told(context) == []
+    assert asked.count(manifest) == 1
