@@ -114,7 +114,8 @@ def test_a_sweep_that_nobody_closes_is_said_because_later_marks_stay_for_it(site
     for name in ("alpha", "beta"):
         write_sweep(opened(site, name).artifacts("m02"), deleted=1, day=3)
     said = failure_of(site.run("gc_retire"), "retire")
-    assert "- alpha: no mark that was swept since goes until these sweeps are over: mark m01: sweep 1 of it bro" in said
+    over = "no mark that was swept since goes until these sweeps are over: mark m01: sweep 1 of it is not over"
+    assert f"- alpha: {over}" in said
     assert "beta" not in said
     assert [each["mark_id"] for each in list_marks(opened(site, "alpha"))] == ["m04", "m03", "m02", "m01"]
     assert [each["mark_id"] for each in list_retired(opened(site, "beta"))] == ["m02", "m01"]

@@ -61,7 +61,7 @@ def test_the_night_of_the_upgrade_is_lost_and_the_screen_says_so_and_the_next_on
     context, shown = mark(spark, upgraded, "m1")
     expired = context.mark.facts(ExpiredFacts)
     assert (expired.expired.objects, expired.confirmed.objects) == (3, 0)
-    assert "does not: Mark 20250331T120000Z has format 2, this lakegc reads 4" in shown
+    assert "cannot: Mark 20250331T120000Z has format 2, this lakegc reads 4" in shown
     assert context.mark.facts(ListingFacts).why_clean in shown
     later(2.1)
     context, _ = mark(spark, upgraded, "m2")
