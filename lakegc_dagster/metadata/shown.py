@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import dagster as dg
@@ -60,10 +60,13 @@ def records(
     """A table that Dagster knows as one: it can be sorted in the UI and read by programs.
 
     `kinds`: the types of the columns in Dagster's words; string where nothing is said. For short cells: the UI breaks
-    a long word nowhere, and the page would scroll sideways.
+    a long word nowhere, and the page would scroll sideways. Of a long table, the last row says how many are left out.
     """
     columns = [dg.TableColumn(title, kind) for title, kind in zip_longest(titles, kinds, fillvalue="string")]
-    found = [dg.TableRecord(dict(zip(titles, row, strict=True))) for row in islice(rows, _MOST_ROWS)]
+    every = list(rows)
+    found = [dg.TableRecord(dict(zip(titles, row, strict=True))) for row in every[:_MOST_ROWS]]
+    if len(every) > len(found):
+        found.append(dg.TableRecord(dict.fromkeys(titles) | {titles[0]: _more(every, found)}))
     return dg.MetadataValue.table(found, dg.TableSchema(columns))
 
 
@@ -81,8 +84,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str =
     lines = [_line(titles), _line(rules), *(_line([plain(cell) for cell in row]) for row in first)]
     text = "\n".join(lines)
     if len(every) > len(first):
-        text += f"\n\n… and {len(every) - len(first):,} more"
+        text += f"\n\n{_more(every, first)}"
     return dg.MetadataValue.md(text)
+
+
+def _more(every: Sequence[object], shown: Sequence[object]) -> str:
+    return f"… and {len(every) - len(shown):,} more"
 
 
 def _line(cells: Sequence[str]) -> str:

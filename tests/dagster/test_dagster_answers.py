@@ -12,6 +12,7 @@ import pytest
 
 from lakegc_core.policy.scenarios import POINTS
 from lakegc_dagster.config import LakegcConfig
+from lakegc_dagster.metadata.shown import records
 from lakegc_dagster.partitions import GcCell
 from tests.dagster.conftest import Site, failure_of, open_site
 from tests.dagster.test_upkeep import metadata
@@ -76,3 +77,11 @@ def test_without_a_complete_mark_or_a_repository_nothing_is_asked(site: Site) ->
     assert "has no complete mark. Launch gc_mark for it" in failure_of(ask(site, "alpha"), "answers")
     with pytest.raises(dg.DagsterInvalidConfigError, match="repository"):
         site.run("gc_answers")
+
+
+def test_a_long_table_says_in_its_last_row_how_many_rows_are_left_out() -> None:
+    every = [(f"branch:b{number}", number) for number in range(33)]
+    found = rows(records(("kept by", "objects"), iter(every), ("string", "int")))
+    assert [(row["kept by"], row["objects"]) for row in found[:-1]] == every[: len(found) - 1]
+    assert found[-1] == {"kept by": f"… and {33 - len(found[:-1])} more", "objects": None}
+    assert [*rows(records(("kept by", "objects"), every[:20]))[-1].values()] == ["branch:b19", 19]
