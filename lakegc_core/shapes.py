@@ -61,7 +61,7 @@ def _sentence(schema: Schema, error: ErrorDetails, advice: str) -> str:
     place = (*error["loc"], *context.get("below", ()))
     above = part(schema, place[:-1])
     if kind in _UNKNOWN_KEY:
-        return _at(place[:-1]) + _unknown_key(above, str(place[-1]))
+        return _at(place[:-1]) + _unknown_key(schema, above, str(place[-1]))
     if kind == "missing":
         described = part(schema, place).get("description")
         return f"{_at(place[:-1])}`{place[-1]}` is missing" + (f". {described.rstrip('.')}" if described else "")
@@ -74,12 +74,22 @@ def _sentence(schema: Schema, error: ErrorDetails, advice: str) -> str:
     return f"{what} {wrong}{advice if optional else ''}"
 
 
-def _unknown_key(above: Schema, key: str) -> str:
+def _unknown_key(schema: Schema, above: Schema, key: str) -> str:
     known = list(above.get("properties", ()))
     near = difflib.get_close_matches(key, known, n=1)
-    meant = f" (did you mean `{near[0]}`?)" if near else ""
+    meant = f" (did you mean `{near[0]}`?)" if near else _elsewhere(schema, key)
     comment = f" ({above['$comment']})" if "$comment" in above else ""
     return f"unknown key `{key}`{meant}; allowed are {', '.join(known)}{comment}"
+
+
+def _elsewhere(schema: Schema, key: str) -> str:
+    """Where the key belongs, if a key of the document, or the entries of its list, have it."""
+    for name in schema.get("properties", ()):
+        if key in part(schema, (name,)).get("properties", ()):
+            return f" (it belongs below `{name}`)"
+        if key in part(schema, (name, 0)).get("properties", ()):
+            return f" (it belongs into the entries of `{name}`)"
+    return ""
 
 
 def _allowed(node: Schema) -> str:

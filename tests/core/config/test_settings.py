@@ -197,6 +197,21 @@ def test_an_unknown_key_is_named_with_the_allowed_ones(home: Path, config: str, 
     assert allowed in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ("quarantine: 7d", "it belongs into the entries of `repositories`"),
+        ("spark: {connection_timeout: 5s}", "it belongs below `server`"),
+        ("repositories: [{match: a, per_gb_month: 0.02}]", "it belongs below `price`"),
+        ("stores: [{match: a, quarantine: 7d}]", "it belongs into the entries of `repositories`"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_where_it_belongs(home: Path, config: str, place: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(home, config)
+    assert f" ({place}); allowed are" in str(caught.value)
+
+
 def test_all_problems_are_told_at_once_and_a_key_that_is_nearly_right_is_recognised(home: Path) -> None:
     config = "repositories: [{match: a}, {match: b, min_agee: 1h, min_age: soon}]\nlease: shared"
     with pytest.raises(SettingsError) as caught:
