@@ -125,7 +125,7 @@ def gone(spark: SparkSession, context: MarkContext, paths: str, most: int) -> Ac
         records, unread_files = last_records(spark, context)
         told = every.join(many(records), "address", "left")
         groups = _groups(told)
-        there = [row["address"] for row in _first(every.where("inside and size is not null"), most)]
+        there = {row["address"]: row["path"] for row in _first(every.where("inside and size is not null"), most)}
         away = tuple(vanished(row) for row in _first(told.where("inside and size is null"), most))
         standing = tuple(_standing(spark, context, there, now))
     copies = (*lying(context, groups), *saved(groups), *kept.unknown, *left(context))
@@ -229,8 +229,10 @@ def _first(rows: DataFrame, most: int) -> list[Any]:
     return list(collected(rows.orderBy("path", "address").limit(most)))
 
 
-def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str], now: _Now) -> Iterator[Json]:
-    """Each of some objects that are there, with what keeps it."""
+def _standing(spark: SparkSession, context: MarkContext, there: Mapping[str, str], now: _Now) -> Iterator[Json]:
+    """Each of some objects that are there, with what keeps it. `there`: their paths by address. lakeFS's dump of what
+    is staged has no paths, so that `explain` may know none."""
+    addresses = list(there)
     name = context.repository.id
     given = context.client.gc_rules(name)
     rules = None if given is None else Rules(given.default_retention_days, dict(given.branches))
@@ -244,7 +246,8 @@ def _standing(spark: SparkSession, context: MarkContext, addresses: Sequence[str
         keepers = keepers_of(each, now.branches.get(each.address, ()), terms, at)
         until, earliest = (None if end is None else instant(end) for end in ends(keepers, terms))
         told = [keeper_json(keeper) for keeper in keepers]
-        yield asdict(each) | {"keepers": told, "until": until, "earliest": earliest}
+        paths = each.paths or (there[each.address],)
+        yield asdict(each) | {"paths": paths, "keepers": told, "until": until, "earliest": earliest}
 
 
 def _account(

@@ -80,6 +80,7 @@ def check_standing(each: Mapping[str, Any], right: Right, stood: Stood) -> None:
     keepers = right_holders(right, name) | stood.named.get(name, set())
     assert keepers <= told, name
     assert told - keepers <= {"staged", "unasked", "unknown", "the mark"}, name
+    assert each["paths"], (name, "stood at a path")
     for keeper in each["keepers"]:
         assert keeper["sooner"], "something is said of each"
     if each["until"] is not None and not stood.named.get(name) and right_holders(right, name):
