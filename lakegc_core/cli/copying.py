@@ -123,5 +123,7 @@ def _back(report: Json) -> str:
     copied, there = (report["outcomes"].get(each, 0) for each in (COPIED, ALREADY_THERE))
     back, every = copied + there, report["objects"]
     told = f", {there:,} {'was' if there == 1 else 'were'} already there" if there else ""
+    if back == every == 1:
+        return f"{copied:,} copied{told}: it is back at its place"
     of_all = f"all {every:,} are" if back == every else f"{back:,} of {every:,} {'is' if back == 1 else 'are'}"
     return f"{copied:,} copied{told}: {of_all} back at their place"

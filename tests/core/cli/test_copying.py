@@ -135,6 +135,7 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
 @pytest.mark.parametrize(
     ("outcomes", "says"),
     [
+        ({"copied": 1}, "1 copied: it is back at its place"),
         ({"copied": 3}, "3 copied: all 3 are back at their place"),
         ({"copied": 0, "already_there": 3}, "0 copied, 3 were already there: all 3 are back at their place"),
         ({"copied": 0, "already_there": 1, "different": 1}, "0 copied, 1 was already there: 1 of 2 is back at their"),
