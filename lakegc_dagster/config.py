@@ -12,6 +12,7 @@ import dagster as dg
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
+from lakegc_core.policy.guards import BACKUP as OVER_BACKUPS
 from lakegc_core.policy.guards import NEIGHBOURS
 from lakegc_dagster.partitions import GcCell, Grid
 from lakegc_dagster.rounds import check_cron
@@ -19,8 +20,6 @@ from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
 
 SWEEP = "swept_report"
 BACKUP = "backup"
-OVER_BACKUPS = "backup"
-"""The guard over backups."""
 JUDGED_ANEW = (OVER_BACKUPS, NEIGHBOURS)
 """Guards that may stop a mark and let its sweep pass: a backup is made, or neighbours are marked, after the mark. Core
 judges them at the sweep by what is so then."""

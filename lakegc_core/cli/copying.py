@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Mapping
 
 from lakegc_core.cli.opening import at_work, opened, own_mark
 from lakegc_core.cli.options import show
@@ -14,8 +15,10 @@ from lakegc_core.copies.copied import CopyResult
 from lakegc_core.copies.transfer import Limits
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED, backup_place
-from lakegc_core.marks.context import RepositoryContext, open_mark
+from lakegc_core.marks.context import MarkContext, RepositoryContext, open_mark
 from lakegc_core.names import Json
+from lakegc_core.policy import guards
+from lakegc_core.policy.guards import Verdict
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.words import human_bytes, shown
 from lakegc_core.views.words import undo as undo_command
@@ -31,6 +34,23 @@ def run_backup(options: argparse.Namespace, reporter: Reporter) -> int:
         limits = Limits(options.parallel, options.bandwidth)
         result = backup.backup(spark, context, place, limits)
     return _end_copy(options, result)
+
+
+def due_backup(
+    context: MarkContext, verdicts: Iterable[Verdict], accepted: Mapping[str, str], reporter: Reporter
+) -> CopyResult | None:
+    """Make the backup that lakegc.yaml requires before a sweep of this mark, where it says where to; None if there is
+    none to make, or if the sweep is stopped by more than the want of it."""
+    judged = (guards.accept(each, accepted) for each in verdicts)
+    stopped_by = {each.name for each in judged if each.stops} - {guards.NEIGHBOURS}  # which the sweep asks anew
+    is_due = stopped_by == {guards.BACKUP}
+    place = context.policy.backups_of(context.repository.id) if is_due else None
+    if place is None:
+        return None
+    with at_work(context, reporter, "backup") as spark:
+        result = backup.backup(spark, context, place)
+    _tell_of_trouble(result)
+    return result
 
 
 def _place_of_settings(repository: RepositoryContext) -> str:
@@ -65,9 +85,13 @@ def run_restore(options: argparse.Namespace, reporter: Reporter) -> int:
 def _end_copy(options: argparse.Namespace, result: CopyResult) -> int:
     found = copy_report(result)
     show(options, found, copy_screen(result, found))
+    _tell_of_trouble(result)
+    return 1 if result.failed else 0
+
+
+def _tell_of_trouble(result: CopyResult) -> None:
     if result.failed:
         sys.stderr.write(f"lakegc: {result.trouble}\n")
-    return 1 if result.failed else 0
 
 
 def copy_report(result: CopyResult) -> Json:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from lakegc_core import clock, pipeline
 from lakegc_core.cli.against import review_against
 from lakegc_core.cli.budget import EXIT_CODE, budget_given, budget_of
+from lakegc_core.cli.copying import copy_report, copy_screen, due_backup
 from lakegc_core.cli.metrics import metered, metrics_file
 from lakegc_core.cli.opening import at_work, named_mark, opened, opened_to_judge, own_mark
 from lakegc_core.cli.options import STDOUT, addresses_file, page_file, show, write_page, writing
@@ -276,9 +277,16 @@ def _sweep_marked(
     told: list[Json],
     accepted: Mapping[str, str],
 ) -> int:
-    """The second half of `run`: the sweep of the mark that was just made, if it may be swept by now."""
-    found: Json = {"mark": review.report, "sweep": None}
+    """The second half of `run`: the sweep of the mark that was just made, if it may be swept by now; before it the
+    backup that it needs."""
+    saved = None if options.dry_run else due_backup(context, review.verdicts, accepted, reporter)
+    found: Json = {"mark": review.report, "backup": None, "sweep": None}
     marked = screen.mark_screen(review.report)
+    if saved:
+        review = pipeline.review(context)
+        told[:] = [review.report]
+        found |= {"mark": review.report, "backup": copy_report(saved)}
+        marked = f"{screen.mark_screen(review.report)}\n\n{copy_screen(saved, found['backup'])}\n"
     when = ready_at(context)
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = clock.instant(when)
@@ -300,7 +308,7 @@ def _sweep_marked(
     found["sweep"] = report.sweep_report(result)
     told.append(found["sweep"])
     show(options, found, screen.sweep_screen(found["sweep"]))
-    return _end(result)
+    return _end(result) or int(bool(saved and saved.failed))
 
 
 def _end(result: SweepResult) -> int:

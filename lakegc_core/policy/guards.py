@@ -36,7 +36,7 @@ from lakegc_core.policy.too_much import blast_radius
 
 Severity = Literal["ERROR", "WARN"]
 _SETTINGS = "lakegc.yaml"
-NEIGHBOURS = "neighbours"
+NEIGHBOURS, BACKUP = "neighbours", "backup"
 """The guard that may let the sweep of a mark pass that it stopped: the sweep asks anew what is known of neighbours."""
 
 
@@ -119,7 +119,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("known-heads", "ERROR", "a restored server refers to less than the store holds", known_heads),
     Guard("reads", "ERROR", "something is wrong that no other guard sees", reads),
     Guard("rings", "ERROR", "what took live data for garbage goes on", rings, True),
-    Guard("backup", "ERROR", "what is deleted by mistake cannot be brought back", can_come_back),
+    Guard(BACKUP, "ERROR", "what is deleted by mistake cannot be brought back", can_come_back),
     Guard("mark-age", "ERROR", "an old mark knows nothing of what came back to life since", mark_age),
     Guard("clocks", "ERROR", "a wrong clock makes young objects look old", clocks),
     Guard("namespace", "ERROR", "another repository's data looks like garbage here", namespace),

@@ -551,8 +551,8 @@ def test_a_run_that_waits_says_until_when_as_other_commands_do(
     monkeypatch.setattr(marking.clock, "now", lambda: NOW)
     nothing: Any = None
     for garbage, as_json in ((0, False), (1, False), (1, True)):
-        review: Any = SimpleNamespace(report={"objects": {"expired": garbage}}, authorized=True)
-        options = argparse.Namespace(json=as_json)
+        review: Any = SimpleNamespace(report={"objects": {"expired": garbage}}, authorized=True, verdicts=())
+        options = argparse.Namespace(json=as_json, dry_run=False)
         assert marking._sweep_marked(options, nothing, review, nothing, nothing, [], {}) == 0
     words, found = capsys.readouterr().out.rsplit("\n", 2)[:2]
     assert words.startswith("the mark\nnothing to sweep\nthe mark\n")
