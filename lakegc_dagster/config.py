@@ -12,15 +12,16 @@ import dagster as dg
 
 from lakegc_core.errors import SettingsError
 from lakegc_core.names import STAGES
-from lakegc_core.policy.guards import BACKUP as OVER_BACKUPS
-from lakegc_core.policy.guards import NEIGHBOURS
+from lakegc_core.policy import guards
 from lakegc_dagster.partitions import GcCell, Grid
 from lakegc_dagster.rounds import check_cron
 from lakegc_dagster.translator import LakegcAssetProps, LakegcTranslator
 
 SWEEP = "swept_report"
 BACKUP = "backup"
-JUDGED_ANEW = (OVER_BACKUPS, NEIGHBOURS)
+OVER_BACKUPS = guards.BACKUP
+"""The guard over backups."""
+JUDGED_ANEW = (OVER_BACKUPS, guards.NEIGHBOURS)
 """Guards that may stop a mark and let its sweep pass: a backup is made, or neighbours are marked, after the mark. Core
 judges them at the sweep by what is so then."""
 JOBS = ("gc_mark", "gc_sweep", "gc", "gc_backup", "gc_restore", "gc_retire", "gc_watch", "gc_doctor", "gc_answers")

@@ -27,7 +27,7 @@ from lakegc_core.names import Json, Stage
 from lakegc_core.policy.facts import ExpiredFacts, NeighbourFacts, read_facts
 from lakegc_core.policy.namespace import Namespace
 from lakegc_core.spark.tasks import run_tasks
-from lakegc_core.store.base import StoreConfig
+from lakegc_core.store.base import StoreConfig, heads
 from lakegc_core.store.factory import config_for
 from lakegc_core.tables.parts import spark_width
 
@@ -102,13 +102,15 @@ def sightings(spark: SparkSession, neighbours: Sequence[Neighbour], now: float) 
 def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sighting:
     """The newest complete mark of a neighbour that was begun before a moment. Times are unix seconds.
 
-    A mark that is still to come by `now` was made by a wrong clock. It is a problem: nobody knows if it is the newest.
+    A mark that is still to come by `now` was made by a wrong clock. It is a problem unless the store says that it was
+    begun before the newest of the others.
     """
     if neighbour.config is None:
         return Sighting(neighbour.name, problem=f"its store is not known: {neighbour.problem}")
     problems: dict[str, str] = {}
     refused = 0  # by the store: that says nothing of the marks
     found: list[tuple[float, MarkArtifacts]] = []
+    dated_wrong: list[MarkArtifacts] = []
     try:
         ids = marks(neighbour.config, neighbour.home)
     except LakegcError as error:
@@ -123,7 +125,8 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
         if header is None or not neighbour.owns(header) or header.started_at >= before:
             continue
         if is_to_come(header.started_at, now):
-            problems[mark_id] = _to_come(neighbour, header)
+            problems[mark_id] = f"a clock that was wrong dated its mark {mark_id} {minute(header.started_at)}"
+            dated_wrong.append(mark)
         else:
             found.append((header.started_at, mark))
     for started, mark in sorted(found, key=lambda each: each[0], reverse=True):
@@ -136,7 +139,8 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             continue
         if refers is not None:
             # Whether one that cannot be read is newer only its id can tell.
-            newer = [problem for mark_id, problem in problems.items() if mark_id > mark.mark_id]
+            older = _begun_before(mark, dated_wrong)
+            newer = [problem for each, problem in problems.items() if each > mark.mark_id and each not in older]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
     problem = next(iter(problems.values()), "")
     return Sighting(neighbour.name, problem=problem, unread=len(problems) > refused)
@@ -172,12 +176,16 @@ def in_short(error: Exception) -> str:
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} …"
 
 
-def _to_come(neighbour: Neighbour, header: Header) -> str:
-    """The reason why a mark of the future is no help, and what helps."""
-    return (
-        f"a clock that was wrong dated its mark {header.mark_id} {minute(header.started_at)}; mark it again: lakegc "
-        f"retire {neighbour.name} removes the wrong one a week later"
-    )
+def _begun_before(mark: MarkArtifacts, others: Sequence[MarkArtifacts]) -> set[str]:
+    """The ids of those marks that were begun before one, by the store's clock, which dated the headers of all. A store
+    that does not say says of none."""
+    headers = [f"{each.folder}/mark.json" for each in (mark, *others)]
+    try:
+        first, *rest = heads(mark.store, headers) if others else (None,)
+    except LakegcError:
+        return set()
+    dated = [(each.mark_id, info) for each, info in zip(others, rest, strict=True) if info]
+    return {mark_id for mark_id, info in dated if first and info.last_modified < first.last_modified}
 
 
 def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:

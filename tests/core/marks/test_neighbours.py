@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import wait
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from lakegc_core import pipeline
 from lakegc_core.config.settings import NeighbourSettings
-from lakegc_core.errors import RefusedError, SettingsError
+from lakegc_core.errors import RefusedError, SettingsError, StoreError
 from lakegc_core.marks import neighbours
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.context import open_mark
@@ -77,8 +78,34 @@ def test_a_mark_that_is_dated_later_than_now_is_a_problem_and_an_older_one_count
     mark(quick, served, "far", "f2")
     [far] = neighbours_of(served.open("lake"))
     found = sight(far, NOW.timestamp())
-    assert found.mark_id == "f1" and "its mark f2" in found.problem and "lakegc retire far removes" in found.problem
+    assert found.mark_id == "f1" and "a clock that was wrong dated its mark f2 " in found.problem
     assert sight(far, AT) == replace(found, mark_id="f2", marked_at=found.marked_at + 2 * 86_400.0, problem="")
+
+
+def test_a_mark_that_is_dated_later_than_now_is_no_problem_once_another_was_begun_after_it_by_the_stores_clock(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(mark_id: str, seconds: float) -> None:
+        """Date the header of a mark, as the store does."""
+        os.utime(served.files("far") / HOME / "marks" / mark_id / "mark.json", (seconds, seconds))
+
+    with monkeypatch.context() as later:
+        later.setenv("LAKEGC_NOW", str(NOW.timestamp() + 30 * 86_400.0))
+        mark(quick, served, "far", "f9")
+    mark(quick, served, "far", "f1")
+    [far] = neighbours_of(served.open("lake"))
+    for begun_last, problem in ((50.0, True), (60.0, True), (60.5, False)):
+        begun("f9", 60.0)
+        begun("f1", begun_last)
+        found = sight(far, NOW.timestamp())
+        assert found.mark_id == "f1" and bool(found.problem) is problem
+        assert bool(what_is_known([found], WEEK, NOW.timestamp()).unknown) is problem
+
+    def refuse(*_: Any) -> None:
+        raise StoreError("no HEADs for you")
+
+    monkeypatch.setattr(neighbours, "heads", refuse)
+    assert "its mark f9" in sight(far, NOW.timestamp()).problem, "who does not know, says so"
 
 
 def test_headers_that_do_not_read_are_a_problem_only_where_they_may_be_newer(quick: SparkSession, served: Lake) -> None:
