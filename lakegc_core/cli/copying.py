@@ -114,7 +114,7 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     remarks = {
         "copied": human_bytes(report["bytes"]),
         "already_there": "the same object: left as it was",
-        "missing": "gone from the namespace: nothing to lose",
+        "missing": "gone from the namespace already: no copy was made of them",
         "different": "another object lies there: not overwritten",
         "failed": "run the same command again: what is copied is not copied twice",
     }
@@ -137,7 +137,10 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     if result.verb == "restore" and report["outcomes"].get(COPIED):
         lines.append("  what nothing refers to is garbage still: a sweep of a later mark deletes it again")
         lines.append("  to keep it: commit it, or hold it by `holds` in lakegc.yaml")
-    lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in report["failures"][:10]]
+    failures = report["failures"]
+    lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in failures[:10]]
+    if len(failures) > 10:
+        lines.append("    … and more: --json names up to 20")
     lines += ["", f"  {'in' if result.verb == 'backup' or result.is_undo else 'from'} {report['place']}"]
     return "\n".join(lines)
 

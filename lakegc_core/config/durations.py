@@ -51,4 +51,4 @@ def duration_with_unit(text: str) -> timedelta:
 
 
 def _refusal(value: object) -> SettingsError:
-    return SettingsError(f"{value!r} is no duration; write 25h, 7d, 90m, 10s, or plain seconds")
+    return SettingsError(f"{value!r} is no duration; write something like 25h, 7d, 90m or 10s")

@@ -42,7 +42,7 @@ from lakegc_core.policy.namespace import Namespace
 from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.tasks import Mapped, count_of, many
-from lakegc_core.store.base import StoreConfig, connect
+from lakegc_core.store.base import StoreConfig, check_bucket, connect
 from lakegc_core.store.clock import ahead
 from lakegc_core.sweep.chosen import Chosen
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -98,6 +98,7 @@ def writable_place(context: MarkContext, place: str) -> StoreConfig:
     from here it is said once, and not by every task."""
     target = new_place(context, place)
     begun = {"begun_at": clock.now().timestamp()}
+    check_bucket(connect(target))
     connect(target).write(f"{folder_of(context)}/begun.json", encode(begun))
     return target
 

@@ -29,7 +29,7 @@ from lakegc_core.marks.context import RepositoryContext, output_key
 from lakegc_core.marks.shelf import marks
 from lakegc_core.names import Outcome
 from lakegc_core.policy.safety import Level as SafetyLevel
-from lakegc_core.store.base import Store, StoreConfig, connect
+from lakegc_core.store.base import Store, StoreConfig, check_bucket, connect
 from lakegc_core.store.conditions import fault_of
 
 FOLDER = "doctor"
@@ -88,12 +88,10 @@ def missing(context: RepositoryContext) -> Finding | None:
     nobody can tell."""
     for config in dict.fromkeys((context.data, context.workspace)):
         try:
-            next(connect(config).list_level(""), None)
+            check_bucket(connect(config))
         except BucketNotFoundError as error:
             of = "" if config == context.data else f"`workspace` leads to {config.root}. "
             return Finding(MISSING, _PLACE.level, of + sentence(str(error)), _PLACE.why, _PLACE.do)
-        except LakegcError:  # told with the rights
-            pass
     return None
 
 

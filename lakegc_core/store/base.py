@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakegc_core.backoff import Backoff
-from lakegc_core.errors import LakegcError, ObjectNotFoundError, StoreError, UnusableKeyError
+from lakegc_core.errors import BucketNotFoundError, LakegcError, ObjectNotFoundError, StoreError, UnusableKeyError
 from lakegc_core.store.pace import Gate
 from lakegc_core.store.settings import StoreSettings
 
@@ -248,6 +248,17 @@ def head_if_there(store: Store, key: str) -> ObjectInfo | None:
         return None
     except RefusedObjectError as error:
         return error.listed
+
+
+def check_bucket(store: Store) -> None:
+    """BucketNotFoundError if there is no such bucket or container, which some stores (SeaweedFS) make at a first write.
+    A store that does not list says nothing of it."""
+    try:
+        next(store.list_level(""), None)
+    except BucketNotFoundError:
+        raise
+    except LakegcError:
+        pass
 
 
 def folders_in_use(store: Store, prefix: str) -> list[str]:

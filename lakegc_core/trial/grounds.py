@@ -19,7 +19,7 @@ from lakegc_core.errors import ObjectNotFoundError, RefusedError, SettingsError,
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.names import Outcome
 from lakegc_core.policy.namespace import Namespace, overlapping
-from lakegc_core.store.base import Store, StoreConfig, connect, head_if_there
+from lakegc_core.store.base import Store, StoreConfig, check_bucket, connect, head_if_there
 from lakegc_core.store.factory import check_place, config_for
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.trial.writer import LakeFSWriter
@@ -129,8 +129,10 @@ class Grounds:
             raise self._not_empty()
 
     def claim(self) -> None:
-        """Put the marker down. RefusedError if anything else lies there; then the marker is taken back."""
+        """Put the marker down. RefusedError if anything else lies there; then the marker is taken back. StoreError if
+        there is no such bucket."""
         store = connect(self.store)
+        check_bucket(store)
         store.write(MARKER, json.dumps(self._marker() | {"at": clock.now().isoformat()}).encode())
         if any(key != MARKER for key in _keys(store)):
             store.delete_many([MARKER])

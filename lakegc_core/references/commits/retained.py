@@ -217,7 +217,7 @@ def write_branches(context: MarkContext, folder: str) -> ListedRefs:
     if not listed.parts:
         raise IncompleteError(
             f"lakeFS lists no branch of {repository}, although it had one when the mark began. "
-            "Without branches, nothing can be called garbage. Run this again."
+            "Without branches, nothing can be called garbage. Run this again, unless the repository was just deleted."
         )
     return listed
 

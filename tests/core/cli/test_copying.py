@@ -10,10 +10,10 @@ import pytest
 
 from lakegc_core.cli import copying, main, opening
 from lakegc_core.cli.copying import copy_report, copy_screen
-from lakegc_core.copies import undo
+from lakegc_core.copies import backup, undo
 from lakegc_core.copies.backup import readable_place
 from lakegc_core.copies.copied import CopyResult
-from lakegc_core.errors import SettingsError
+from lakegc_core.errors import BucketNotFoundError, SettingsError
 from lakegc_core.marks.backups import BACKUP
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.store.base import connect
@@ -38,6 +38,18 @@ def test_a_backup_to_a_place_that_cannot_be_written_to_is_told_before_spark_is_s
     assert f"{tmp_path}/file is a file, not a folder. Name a folder that can be written to." in said
     assert main(["backup", "lake", "m1", f"{tmp_path}/folder"]) == 1
     assert "Spark was started" in capsys.readouterr().err
+
+
+def test_a_backup_to_a_bucket_that_is_not_there_writes_nothing(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise BucketNotFoundError("there is no such bucket")
+
+    monkeypatch.setattr(backup, "check_bucket", missing)
+    desk.mark("m1", garbage=["data/a"])
+    assert main(["backup", "lake", "m1", f"{tmp_path}/spare"]) == 1
+    assert "there is no such bucket" in capsys.readouterr().err and not (tmp_path / "spare").exists()
 
 
 def test_a_backup_without_a_place_goes_where_lakegc_yaml_says(

@@ -14,15 +14,15 @@ from boto3.s3.transfer import TransferConfig
 from botocore.loaders import JSONFileLoader
 
 from lakegc_core.config.settings import ServerSettings, Settings
-from lakegc_core.errors import IncompleteError, ObjectNotFoundError, SettingsError, StoreError
+from lakegc_core.errors import BucketNotFoundError, IncompleteError, ObjectNotFoundError, SettingsError, StoreError
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.store.base import heads
+from lakegc_core.store.base import check_bucket, heads
 from lakegc_core.store.factory import config_at, config_for
 from lakegc_core.store.s3 import ENDPOINT_VARIABLES
 from lakegc_core.store.s3 import access as s3_access
 from lakegc_core.store.s3 import store as s3
 from lakegc_core.store.s3.store import S3Config
-from tests.support.fake_s3 import fake_s3
+from tests.support.fake_s3 import error, fake_s3
 from tests.support.proxy import Answer, Forward, Request
 from tests.support.servers import S3Server
 from tests.support.store_faults import Faulty
@@ -133,6 +133,18 @@ def test_an_error_that_a_wrong_endpoint_may_cause_names_the_endpoint_and_the_var
             list(replace(server.config(), bucket="nosuch").connect().list())
     by = f" ({variable} says so)" if variable else " (`stores` in lakegc.yaml can name another)"
     assert str(caught.value).endswith(f"check the name of the bucket, and the endpoint {server.endpoint}{by}")
+
+
+def test_a_bucket_that_is_not_there_is_told_without_a_write_and_a_store_that_does_not_list_says_nothing_of_it(
+    seaweed: S3Server,
+) -> None:
+    """For a key of all rights, SeaweedFS makes the bucket at the first write."""
+    missing = replace(seaweed.config("a/b"), bucket="lakee").connect()
+    with pytest.raises(BucketNotFoundError, match="check the name of the bucket"):
+        check_bucket(missing)
+    check_bucket(seaweed.config("a/b").connect())
+    with fake_s3(lambda request, forward: error(403, "AccessDenied")) as (refusing, _):
+        check_bucket(refusing.config().connect())
 
 
 def test_an_endpoint_without_a_scheme_and_a_profile_that_there_is_not_are_told_with_what_to_do(

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lakegc_core.errors import BucketNotFoundError
 from lakegc_core.store.base import connect
+from lakegc_core.trial import grounds
 from lakegc_core.trial.grounds import MARKER
 from lakegc_sandbox import Sandbox
 from tests.core.trial.conftest import Stand, standing
@@ -48,6 +50,18 @@ def test_a_repository_of_the_same_name_is_refused(stand: Stand) -> None:
 def test_a_place_that_is_not_empty_is_refused(stand: Stand, key: str) -> None:
     stand.write(f"{NAME}/{key}")
     assert "is not empty" in refused(stand, stand.place)
+
+
+@pytest.mark.usefixtures("named")
+def test_a_trial_in_a_bucket_that_is_not_there_writes_nothing(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise BucketNotFoundError("there is no such bucket")
+
+    monkeypatch.setattr(grounds, "check_bucket", missing)
+    before = stand.keys
+    code, _, err = stand.run(stand.place)
+    assert code == 1 and "there is no such bucket" in err
+    assert stand.keys == before and "This removes it" not in err
 
 
 def refusing_writes(request: Request, forward: Forward) -> Answer | None:
