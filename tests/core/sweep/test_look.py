@@ -181,6 +181,8 @@ def test_refs_that_appear_move_or_go_are_told_once(quick: SparkSession, world: W
     assert changed_refs(glance) == [("branch", "main", second), ("branch", "other", second)], "its name may keep more"
     world.repository.delete_branch("other")
     assert changed_refs(glance) == [("branch", "main", second)]
+    world.repository.tag("v1", second)
+    assert changed_refs(glance) == [("branch", "main", second), ("tag", "v1", second)]
 
 
 def test_a_glance_reads_what_each_of_many_new_commits_held(
