@@ -37,7 +37,7 @@ from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.past.origins import known_origins
 from lakegc_core.policy.places import ODD_SEGMENTS, place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
-from lakegc_core.references.commits.known_walk import Place
+from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import INDEX, INDEX_SCHEMA, RANGES, RANGES_SCHEMA
 from lakegc_core.references.staged import were_listed
@@ -234,7 +234,7 @@ class _Question:
             if wish.path is not None or wish.addresses:
                 hits += search.anywhere(wish)
             walk = HolderWalk(
-                place=Place.of(context),
+                commits=KnownCommits.of(context),
                 hits=hits,
                 holding=search.holding(hits),
                 origins=tuple(origins),

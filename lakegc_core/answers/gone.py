@@ -33,7 +33,7 @@ from lakegc_core.policy.holds import PathGlobs, fixed_prefix
 from lakegc_core.policy.retention import Rules
 from lakegc_core.policy.xids import latest_told, told_until, xid_times
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
-from lakegc_core.references.commits.known_walk import NewCommits, Place
+from lakegc_core.references.commits.known_walk import KnownCommits, NewCommits
 from lakegc_core.references.ranges.held_paths import AT_PATHS, shown_at, shown_rows
 from lakegc_core.spark.shipping import runs_here
 from lakegc_core.spark.tasks import collected, many, run_tasks
@@ -179,7 +179,8 @@ def _shown_now(spark: SparkSession, context: MarkContext, paths: str) -> _Now:
 
 
 def _new_commits(spark: SparkSession, context: MarkContext) -> int:
-    walk = NewCommits(place=Place.of(context), dump=context.client.dump(context.repository.id).commits_metarange_id)
+    dump = context.client.dump(context.repository.id).commits_metarange_id
+    walk = NewCommits(commits=KnownCommits.of(context), dump=dump)
     (found,) = run_tasks(spark, [walk], NewCommits.run)
     return int(found["new"])
 

@@ -22,7 +22,7 @@ from lakegc_core.names import Json
 from lakegc_core.policy.holds import BRANCH, TAG, matching_names
 from lakegc_core.policy.scenarios import NEVER, Columns, Known, merged
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS
-from lakegc_core.references.commits.known_walk import KnowingWalk, Place
+from lakegc_core.references.commits.known_walk import KnowingWalk, KnownCommits
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.spark.tasks import run_tasks
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -78,7 +78,7 @@ def fields_of(question: Question) -> list[pa.Field]:
 
 def ask_of_commits(spark: SparkSession, context: MarkContext, question: Question, aside: DatasetFolder) -> Asked:
     """Ask it of the commits that a complete mark knew, into datasets `aside`. SettingsError for what nobody can ask."""
-    walk = _QuestionWalk(place=Place.of(context), aside=aside, question=question)
+    walk = _QuestionWalk(commits=KnownCommits.of(context), aside=aside, question=question)
     results = walk_until_known(partial(run_tasks, spark), context, walk)
     parts = parts_of(results, [METARANGES, OTHERS])
     names = next(result["names"] for result in results if "names" in result)

@@ -79,8 +79,8 @@ class PastWalk(KnowingWalk):
 
     def _unread(self) -> set[str]:
         """The metaranges that only commits which are not retained have, and that no mark has read for paths."""
-        others = set(self.place.others.values("metarange_id"))
-        return others.difference(self.place.commits.values("metarange_id"), self.looked.values("id"), {""})
+        others = set(self.commits.others.values("metarange_id"))
+        return others.difference(self.commits.retained.values("metarange_id"), self.looked.values("id"), {""})
 
     def _branch_of(self, known: Known) -> dict[int, Json]:
         """The deleted branch of each commit in its history, by row; of several branches the one that went last."""
@@ -95,12 +95,12 @@ class PastWalk(KnowingWalk):
 
     def _lost(self) -> list[Json]:
         """The branches that earlier marks saw and that are gone, the newest first, each head once."""
-        here = {each["name"] for each in self.place.refs.dicts() if each["kind"] == "branch"}
+        here = {each["name"] for each in self.commits.refs.dicts() if each["kind"] == "branch"}
         lost = {(each["name"], each["commit_id"]): each for each in self.lost.dicts()}
         for each in self.former.dicts():
             if each["kind"] == "branch" and each["name"] not in here:
                 head = {"name": each["name"], "commit_id": each["commit_id"]}
-                lost.setdefault((each["name"], each["commit_id"]), {**head, "gone": int(self.place.facts.began_at)})
+                lost.setdefault((each["name"], each["commit_id"]), {**head, "gone": int(self.commits.facts.began_at)})
         return sorted(lost.values(), key=lambda each: (-each["gone"], each["name"]))[:_MOST_LOST]
 
     def _write(self, dataset: str, schema: pa.Schema, rows: Sequence[Json]) -> Iterator[Json]:

@@ -37,7 +37,7 @@ from lakegc_core.past.ranges import (
 from lakegc_core.policy.causes import FOLDERS
 from lakegc_core.policy.facts import NOTHING, Amount, Cause, ExpiredFacts, Folder, OriginFacts
 from lakegc_core.references.commits.commit_walk import REFS, REFS_SCHEMA
-from lakegc_core.references.commits.known_walk import Place
+from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.commits.retained import walk_until_known
 from lakegc_core.references.ranges.range_files import RANGES, RANGES_SCHEMA, range_reader
 from lakegc_core.spark.tasks import Mapped, many, run_on_rows, run_tasks
@@ -206,7 +206,7 @@ class _Search:
     def walk(self) -> PastWalk:
         """The task that chooses the commits to read."""
         return PastWalk(
-            place=Place.of(self.context),
+            commits=KnownCommits.of(self.context),
             out=self.out,
             looked=self.looked,
             lost=self.lost,

@@ -141,8 +141,8 @@ class Canaries:
         """True if the look need not have found it: its commit came to be retained, and the mark may have read those
         ranges; or the mark of its neighbour cannot be read, which is told elsewhere."""
         if canary.kind == HELD_PATH:
-            return canary.ref in look.commits.values("commit_id")
-        return canary.kind == NEIGHBOUR and canary.repository in look.neighbours_unread
+            return canary.ref in look.commits.retained.values("commit_id")
+        return canary.kind == NEIGHBOUR and canary.repository in look.neighbours.unread
 
 
 def choose(context: MarkContext, paths: Iterable[tuple[str, str]]) -> Canaries:

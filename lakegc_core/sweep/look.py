@@ -32,10 +32,10 @@ from lakegc_core.references.commits.commit_walk import (
     REFS,
     REFS_SCHEMA,
 )
-from lakegc_core.references.commits.known_walk import Place, margin_of
+from lakegc_core.references.commits.known_walk import KnownCommits, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, heads_digest, walk_until_known, write_branches
-from lakegc_core.references.of_neighbours import read_references
+from lakegc_core.references.of_neighbours import NeighbourReferences, read_references
 from lakegc_core.references.ranges.held_paths import held_by_path
 from lakegc_core.references.ranges.lost_ranges import ignored_in
 from lakegc_core.references.ranges.range_files import INDEX, RANGES
@@ -98,24 +98,16 @@ class Look:
     began_uptime: float
     finished_at: float
     staged: Dataset
-    commits: Dataset
-    """The commits that the look found retained (COMMITS_SCHEMA)."""
-    others: Dataset
-    """All other commits (COMMITS_SCHEMA)."""
-    refs: Dataset
-    """Heads and tags as the look saw them (REFS_SCHEMA)."""
+    commits: KnownCommits
     committed: Dataset
     """The entries that the mark did not know: all that this sweep has read so far (ENTRIES_SCHEMA)."""
     reads: Reads
     held: Dataset
     """The entries that holds keep. Other references to them may exist."""
-    neighbours: Dataset
-    """The keys to which other repositories refer."""
+    neighbours: NeighbourReferences
     heads: Sequence[str]
     """Digests of all heads, as they were before the staged dump and after it."""
     facts: LookFacts
-    neighbours_unread: frozenset[str] = frozenset()
-    """The other repositories without a mark, or of which the newest cannot be read."""
 
     @property
     def age(self) -> float:
@@ -129,7 +121,7 @@ class Look:
     def referred_to(self) -> Wanted:
         """The addresses of all that is staged now or committed since the mark, and those to which other repositories
         refer."""
-        return Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)
+        return Wanted(self.staged.sources + self.committed.sources + self.neighbours.keys.sources)
 
     def kept_by_holds(self) -> Wanted:
         """The addresses that holds keep; something else may refer to them as well."""
@@ -149,14 +141,12 @@ class Look:
         marked, read = heads_of_mark(context), self.reads.committed.datasets
         return replace(
             marked,
-            refs=self.refs,
             commits=self.commits,
             index=marked.index + read[INDEX],
             entries=marked.entries + read[Stage.COMMITTED_ADDRESSES],
             outside=marked.outside + read[ELSEWHERE],
             new_ranges=read[RANGES],
             staged=self.staged,
-            branch_count=self.facts.retention_commits.branches,
             entries_bound=marked.entries_bound + self.facts.committed_addresses.entries,
         )
 
@@ -185,23 +175,26 @@ def take_look(spark: SparkSession, context: MarkContext, folder: str, reads: Rea
             "was restored or re-created. Nothing more is deleted. Make a new mark when the server is whole. "
             f"{see('known-heads')}"
         )
-    retained = at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA)
-    reads.read(spark, context, retained, by_holds=bool(commits.facts.holds))
-    others = at_commits.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA)
-    held = held_by_path(spark, context, others, reads.held.out)
+    known = KnownCommits(
+        files=context.metadata,
+        facts=commits.facts,
+        retained=at_commits.dataset("", commits.datasets[Stage.RETENTION_COMMITS], COMMITS_SCHEMA),
+        others=at_commits.dataset(OTHERS, commits.datasets[OTHERS], COMMITS_SCHEMA),
+        refs=at_commits.dataset(REFS, commits.datasets[REFS], REFS_SCHEMA),
+        margin=margin_of(context),
+    )
+    reads.read(spark, context, known.retained, by_holds=bool(known.facts.holds))
+    held = held_by_path(spark, context, known.others, reads.held.out)
     neighbours = read_references(spark, context, out)
     return Look(
         began_at=began,
         began_uptime=uptime,
         finished_at=clock.now().timestamp(),
         staged=out.dataset("uncommitted", staged.datasets[Stage.UNCOMMITTED_ADDRESSES], STAGED_SCHEMA),
-        commits=retained,
-        others=others,
-        refs=at_commits.dataset(REFS, commits.datasets[REFS], REFS_SCHEMA),
+        commits=known,
         committed=reads.committed.datasets[Stage.COMMITTED_ADDRESSES],
         reads=reads,
-        neighbours=neighbours.keys,
-        neighbours_unread=neighbours.unread,
+        neighbours=neighbours,
         held=reads.held.datasets[Stage.COMMITTED_ADDRESSES] + held.addresses,
         heads=(heads.digest, commits.facts.heads),
         facts=LookFacts(staged.facts, commits.facts, reads.committed.facts, neighbours.facts),
@@ -223,7 +216,7 @@ class Glance:
     _fetched: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._refs.update((each["kind"], each["name"], each["commit_id"]) for each in self.look.refs.dicts())
+        self._refs.update((each["kind"], each["name"], each["commit_id"]) for each in self.look.commits.refs.dicts())
 
     def has_many_commits(self) -> bool:
         """True when so many commits are newer than the look that a whole look is due: the walk has a limit."""
@@ -233,7 +226,7 @@ class Glance:
         """True when the rules in force differ from those that the look saw: a whole look is due."""
         rules = self.context.client.gc_rules(self.context.header.repository)
         now = None if rules is None else rules_json(Rules(rules.default_retention_days, dict(rules.branches)))
-        return bool(now != self.look.facts.retention_commits.rules)
+        return bool(now != self.look.commits.facts.rules)
 
     def changed_refs(self) -> Dataset | None:
         """All branches and tags (REFS_SCHEMA); None if they are unchanged since the last call, or since the look before
@@ -253,26 +246,14 @@ class Glance:
         (ENTRIES_SCHEMA). IncompleteError if the walk does not say how many commits there are, or says another
         number."""
         out = self.look.reads.newly_retained
-        walk = NewlyRetained(place=self._place(refs), out=out, extra=self._fetched)
+        walk = NewlyRetained(commits=replace(self.look.commits, refs=refs), out=out, extra=self._fetched)
         results = walk_until_known(partial(run_tasks, self.spark), self.context, walk)
         parts = parts_of(results, [Stage.RETENTION_COMMITS])[Stage.RETENTION_COMMITS]
         commits = out.dataset("", parts, COMMITS_SCHEMA)
         if [result["newly_retained"] for result in results if "newly_retained" in result] != [commits.rows]:
             raise IncompleteError("The walk over commits that count now is not whole. Run the sweep again.")
-        by_holds = bool(walk.place.facts.holds)
+        by_holds = bool(walk.commits.facts.holds)
         return self.look.reads.read(self.spark, self.context, commits, by_holds=by_holds)
-
-    def _place(self, refs: Dataset) -> Place:
-        """The commits that the look knew, with these refs."""
-        look = self.look
-        return Place(
-            files=self.context.metadata,
-            facts=look.facts.retention_commits,
-            commits=look.commits,
-            others=look.others,
-            refs=refs,
-            margin=margin_of(self.context),
-        )
 
 
 def _check_same_server(context: MarkContext) -> None:

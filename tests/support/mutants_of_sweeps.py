@@ -147,17 +147,17 @@ PLANS = (
         ),
         (
             "what is staged now is not live",
-            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)",
-            "Wanted(self.committed.sources + self.neighbours.sources)",
+            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.keys.sources)",
+            "Wanted(self.committed.sources + self.neighbours.keys.sources)",
         ),
         (
             "what neighbours refer to now is not live",
-            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.sources)",
+            "Wanted(self.staged.sources + self.committed.sources + self.neighbours.keys.sources)",
             "Wanted(self.staged.sources + self.committed.sources)",
         ),
         (
             "a look asks for the heads of the mark",
-            "            refs=self.refs,\n            commits=self.commits,\n            index",
+            "            commits=self.commits,\n            index",
             "            index",
         ),
         (

@@ -20,29 +20,29 @@ _BY_SERVER = "server"
 
 
 @dataclass(frozen=True)
-class Place:
-    """The commits that a mark or a look knew, for a task, and the facts by which it judged them.
+class KnownCommits:
+    """The commits that a mark or a look knew, and the facts by which it judged them. Tasks carry it.
 
-    `commits`: the retained ones; `others`: those that are not retained. `refs`: heads and tags. `margin`: added to
-    every retention period, microseconds.
+    `retained`, `others`: those that are retained, and all other ones (COMMITS_SCHEMA). `refs`: heads and tags
+    (REFS_SCHEMA). `margin`: added to every retention period, microseconds.
     """
 
     files: MetadataFiles
     facts: CommitsFacts
-    commits: Dataset
+    retained: Dataset
     others: Dataset
     refs: Dataset
     margin: int
 
     @classmethod
-    def of(cls, context: MarkContext) -> Place:
+    def of(cls, context: MarkContext) -> KnownCommits:
         """Take it from a mark whose stage retention_commits is complete."""
         mark = context.mark
         manifest = mark.require(Stage.RETENTION_COMMITS)
         return cls(
             files=context.metadata,
             facts=mark.facts(CommitsFacts),
-            commits=mark.dataset_of(manifest, COMMITS_SCHEMA),
+            retained=mark.dataset_of(manifest, COMMITS_SCHEMA),
             others=mark.dataset_of(manifest, COMMITS_SCHEMA, OTHERS),
             refs=mark.dataset_of(manifest, REFS_SCHEMA, REFS),
             margin=margin_of(context),
@@ -58,17 +58,17 @@ def margin_of(context: MarkContext) -> int:
 class KnowingWalk(Walk):
     """Reads the dump, the refs and the retained commits of a mark, and decides on what that mark knew."""
 
-    place: Place
+    commits: KnownCommits
 
     def decide(self, known: Known) -> Iterator[Json]:
         """The results, once all commits are known."""
         raise NotImplementedError
 
     def run(self) -> Iterator[Json]:
-        place, facts = self.place, self.place.facts
-        graph, unknown, _ = DumpFiles(place.files, facts.commits_ignored).graph(facts.dump, self.extra, self.missing)
+        commits, facts = self.commits, self.commits.facts
+        graph, unknown, _ = DumpFiles(commits.files, facts.commits_ignored).graph(facts.dump, self.extra, self.missing)
         row = {commit_id: number for number, commit_id in enumerate(graph.commit_ids)}
-        refs, retained = list(place.refs.dicts()), list(place.commits.dicts())
+        refs, retained = list(commits.refs.dicts()), list(commits.retained.dicts())
         unknown |= {each["commit_id"] for each in (*refs, *retained)} - row.keys()
         if unknown:
             yield told_unknown(unknown)
@@ -86,7 +86,7 @@ class KnowingWalk(Walk):
             kept=[row[each["commit_id"]] for each in retained],
             server=[row[each["commit_id"]] for each in retained if each["kept_by"] == _BY_SERVER],
             now=int(facts.began_at * _SECOND),
-            margin=place.margin,
+            margin=commits.margin,
         )
         yield from self.decide(known)
 
@@ -96,11 +96,11 @@ class NewCommits(Walk):
     """Counts the commits of a newer dump that a mark did not know, also those that no ref shows any more. Yields
     `new`. `dump`: the dump's metarange of commits."""
 
-    place: Place
+    commits: KnownCommits
     dump: str
 
     def run(self) -> Iterator[Json]:
-        place = self.place
-        graph, _, _ = DumpFiles(place.files, place.facts.commits_ignored).graph(self.dump, self.extra)
-        new = set(graph.commit_ids).difference(place.commits.values("commit_id"), place.others.values("commit_id"))
+        known = self.commits
+        graph, _, _ = DumpFiles(known.files, known.facts.commits_ignored).graph(self.dump, self.extra)
+        new = set(graph.commit_ids).difference(known.retained.values("commit_id"), known.others.values("commit_id"))
         yield {"new": len(new)}

@@ -19,7 +19,7 @@ from lakegc_core.tables.dataset import DatasetFolder
 
 @dataclass(frozen=True, kw_only=True)
 class NewlyRetained(KnowingWalk):
-    """Writes to `out` the commits that the refs of `place` keep, and that are not among its retained commits
+    """Writes to `out` the commits that the refs of `commits` keep, and that are not among its retained ones
     (COMMITS_SCHEMA); runs as one task on an executor. Yields `newly_retained`, the number of them, too."""
 
     out: DatasetFolder

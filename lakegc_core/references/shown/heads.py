@@ -20,8 +20,9 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.marks.findings import FINDINGS_SCHEMA, KEPT, MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.marks.layers import all_layers, of_all
 from lakegc_core.names import Reason, Stage
-from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.policy.facts import CommittedFacts
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
+from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     INDEX,
@@ -55,7 +56,7 @@ LOOK = "look"
 class BranchHeads:
     """Datasets in which the entries of branch heads are found.
 
-    - `refs`, `commits`: branches and tags (REFS_SCHEMA), retained commits (COMMITS_SCHEMA)
+    - `commits`: branches, tags and retained commits
     - `index`, `entries`: hashes and addresses of all ranges that the layers read (INDEX_SCHEMA, ENTRIES_SCHEMA);
       `retained_ranges` says which of these are retained
     - `outside`: entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA)
@@ -64,11 +65,10 @@ class BranchHeads:
     - `misstated`: addresses of which an entry claims another size than the object has (MISSTATED_SCHEMA)
     - `staged`: the staged entries (STAGED_SCHEMA)
     - `kept`: objects that the mark listed, no commit refers to, and a reason keeps (FINDINGS_SCHEMA)
-    - `branch_count`: number of branches; `entries_bound`: no head has more entries
+    - `entries_bound`: no head has more entries
     """
 
-    refs: Dataset
-    commits: Dataset
+    commits: KnownCommits
     index: Dataset
     entries: Dataset
     outside: Dataset
@@ -78,18 +78,17 @@ class BranchHeads:
     misstated: Dataset
     staged: Dataset
     kept: Dataset
-    branch_count: int
     entries_bound: int
 
     @property
     def pages(self) -> int:
         """About how many pages list all branches whole."""
-        return self.branch_count * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
+        return self.commits.facts.branches * (1 + self.entries_bound // PAGE) + self.staged.rows // PAGE
 
     def branches(self, spark: SparkSession) -> Mapped:
         """Branches whose heads are retained, some more than once: BRANCHES."""
-        feeds = self.refs.feeds("kind", "name", "commit_id", make=_of_branches)
-        feeds += self.commits.feeds("commit_id", "metarange_id", make=partial(with_hash, of="commit_id"))
+        feeds = self.commits.refs.feeds("kind", "name", "commit_id", make=_of_branches)
+        feeds += self.commits.retained.feeds("commit_id", "metarange_id", make=partial(with_hash, of="commit_id"))
         return gather(spark, feeds, _NAMED, _named, BRANCHES, partitions_for(rows_in(feeds)))
 
     def retained_ranges(self, spark: SparkSession) -> Mapped:
@@ -123,11 +122,10 @@ def _named(rows: pa.Table) -> Iterator[pa.Table]:
 def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: Dataset | None = None) -> BranchHeads:
     """The heads as the mark saw them. `misstated`, `kept`: the mark's new findings, while it is not finished."""
     mark, layers = context.mark, all_layers(context)
-    commits, committed = mark.require(Stage.RETENTION_COMMITS), Stage.COMMITTED_ADDRESSES
+    committed = Stage.COMMITTED_ADDRESSES
     odd = of_all(layers, Stage.EXPIRED_ADDRESSES, MISSTATED_SCHEMA, MISSTATED)
     return BranchHeads(
-        refs=mark.dataset_of(commits, REFS_SCHEMA, REFS),
-        commits=mark.dataset_of(commits, COMMITS_SCHEMA),
+        commits=KnownCommits.of(context),
         index=of_all(layers, committed, INDEX_SCHEMA, INDEX),
         entries=of_all(layers, committed, ENTRIES_SCHEMA),
         outside=of_all(layers, committed, ELSEWHERE_SCHEMA, ELSEWHERE),
@@ -137,6 +135,5 @@ def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: 
         misstated=odd if misstated is None else odd + misstated,
         staged=mark.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         kept=mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT) if kept is None else kept,
-        branch_count=mark.facts(CommitsFacts).branches,
         entries_bound=mark.facts(CommittedFacts).entries,
     )

@@ -243,7 +243,7 @@ class _Search:
 
     def _asked_whole(self) -> Reuploads:
         """Ask for every branch from its beginning to its end."""
-        names = {ref["name"] for ref in self.heads.refs.dicts("kind", "name") if ref["kind"] == "branch"}
+        names = {ref["name"] for ref in self.heads.commits.refs.dicts("kind", "name") if ref["kind"] == "branch"}
         branches = [Interval(name, b"", None, 0) for name in sorted(names)]
         width = min(spark_width(self.spark), self._at_once, len(branches))
         shares = [branches[number::width] for number in range(width)]

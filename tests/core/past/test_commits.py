@@ -17,7 +17,7 @@ from lakegc_core.policy.facts import CommitsFacts, read_facts
 from lakegc_core.policy.retention import Graph, Rules
 from lakegc_core.policy.scenarios import Known
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
-from lakegc_core.references.commits.known_walk import Place
+from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.store.local import LocalConfig
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.parts import PartWriter, parts_of
@@ -71,16 +71,16 @@ class Walked:
         """What is read, which branches are remembered, and how many metaranges are left."""
         facts = read_facts(CommitsFacts, whole_facts("retention_commits", {"began_at": 99.0}))
         heads = refs or {"main": "c"}
-        place = Place(
+        commits = KnownCommits(
             files=MetadataFiles(self.config, ""),
             facts=facts,
-            commits=self.commits("commits", kept),
+            retained=self.commits("commits", kept),
             others=self.commits("others", [each for each in GRAPH.commit_ids if each not in kept]),
             refs=self.refs("refs", heads),
             margin=0,
         )
         walk = PastWalk(
-            place=place,
+            commits=commits,
             out=self.out,
             looked=sum(
                 (self.place(f"looked-{each}", LOOKED_SCHEMA, [{"id": each}]) for each in looked),

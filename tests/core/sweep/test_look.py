@@ -16,9 +16,11 @@ from lakegc_core.errors import IncompleteError, RefusedError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import Commit
 from lakegc_core.marks.context import MarkContext
+from lakegc_core.policy.facts import CommitsFacts, NeighbourFacts, read_facts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHEMA
+from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.commits.retained import heads_digest
-from lakegc_core.references.of_neighbours import KEYS_SCHEMA
+from lakegc_core.references.of_neighbours import KEYS_SCHEMA, NeighbourReferences
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.shown.heads import LOOK, heads_of_mark
 from lakegc_core.references.staged import STAGED_SCHEMA
@@ -28,6 +30,7 @@ from lakegc_core.sweep.look import Glance, Look, Reads, take_look
 from lakegc_core.tables.dataset import Dataset
 from lakegc_core.tables.joins import among
 from lakegc_sandbox import Repository
+from tests.support.facts import whole_facts
 from tests.support.lake import NO_SPARK, Lake, lake
 from tests.support.marks import dataset
 from tests.support.tasks import run_here
@@ -50,15 +53,20 @@ class World:
             for kind, every in (("branch", client.branches("lake")), ("tag", client.tags("lake")))
             for ref in every
         ]
-        empty = {"staged": STAGED_SCHEMA, "neighbours": KEYS_SCHEMA}
-        empty |= dict.fromkeys(("commits", "others"), COMMITS_SCHEMA)
-        nothing: dict[str, Any] = {
-            name: Dataset(schema)
-            for name, schema in (empty | dict.fromkeys(("committed", "held"), ENTRIES_SCHEMA)).items()
-        }
-        nothing |= {"heads": (), "facts": None}
-        told: dict[str, Any] = {"refs": dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs)}
-        told["reads"] = Reads.below(self.context, "read")
+        empty = {"staged": STAGED_SCHEMA} | dict.fromkeys(("committed", "held"), ENTRIES_SCHEMA)
+        nothing: dict[str, Any] = {name: Dataset(schema) for name, schema in empty.items()}
+        neighbours = NeighbourReferences(Dataset(KEYS_SCHEMA), NeighbourFacts(0, 0, (), within=1.0, addresses=0))
+        nothing |= {"neighbours": neighbours, "heads": (), "facts": None}
+        facts = read_facts(CommitsFacts, whole_facts("retention_commits", {"rules": {"default": 7, "branches": {}}}))
+        commits = KnownCommits(
+            files=self.context.metadata,
+            facts=facts,
+            retained=Dataset(COMMITS_SCHEMA),
+            others=Dataset(COMMITS_SCHEMA),
+            refs=dataset(self.context, "look/commits/refs", REFS_SCHEMA, refs),
+            margin=0,
+        )
+        told = {"commits": commits, "reads": Reads.below(self.context, "read")}
         return Look(began_at=1.0, began_uptime=1.0, finished_at=2.0, **{**nothing, **told, **seen})
 
 
@@ -111,10 +119,11 @@ def test_heads_that_moved_before_the_staged_dump_or_after_it_are_noticed(world: 
 
 def test_live_is_what_is_staged_newly_committed_or_referred_to_by_neighbours(quick: SparkSession, world: World) -> None:
     row = {"range_id": "r", "address": "committed", "exact": False, "size": 1, "e_tag": "t"}
+    theirs = dataset(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}])
     look = world.look(
         staged=dataset(world.context, "look/uncommitted", STAGED_SCHEMA, [{"address": "staged", "exact": True}]),
         committed=dataset(world.context, "read/committed", ENTRIES_SCHEMA, [row]),
-        neighbours=dataset(world.context, "look/neighbours", KEYS_SCHEMA, [{"address": "theirs"}]),
+        neighbours=NeighbourReferences(theirs, NeighbourFacts(1, 0, (), within=1.0, addresses=1)),
     )
     every = ("staged", "committed", "theirs", "garbage")
     planned = Mapped(quick.createDataFrame([(name,) for name in every], "address string"), KEYS_SCHEMA)
@@ -139,7 +148,7 @@ def test_the_heads_of_a_look_are_those_of_now_and_their_ranges_the_marks_or_its_
     assert {each.layer for each in found.index.sources} == {"m1", LOOK}, "a head may hold ranges of either"
     layers = {row["range_id"]: row["layer"] for row in found.retained_ranges(quick).as_frame().collect()}
     assert sorted(layers.values()) == [LOOK, "m1"]
-    assert (found.branch_count, found.entries_bound, found.entries.rows) == (
+    assert (found.commits.facts.branches, found.entries_bound, found.entries.rows) == (
         1,
         marked.entries_bound + 2,
         marked.entries.rows + 2,
@@ -172,6 +181,8 @@ def test_refs_that_appear_move_or_go_are_told_once(quick: SparkSession, world: W
     assert changed_refs(glance) == [("branch", "main", second), ("branch", "other", second)], "its name may keep more"
     world.repository.delete_branch("other")
     assert changed_refs(glance) == [("branch", "main", second)]
+    world.repository.tag("v1", second)
+    assert changed_refs(glance) == [("branch", "main", second), ("tag", "v1", second)]
 
 
 def test_a_glance_reads_what_each_of_many_new_commits_held(
@@ -231,8 +242,7 @@ def test_a_walk_of_a_glance_that_is_not_whole_is_an_error(
 def test_rules_that_are_others_than_the_look_saw_are_noticed(
     quick: SparkSession, world: World, days: int | None
 ) -> None:
-    seen = SimpleNamespace(retention_commits=SimpleNamespace(rules={"default": 7, "branches": {}}))
-    glance = Glance(quick, world.context, world.look(facts=seen))
+    glance = Glance(quick, world.context, world.look())
     assert not glance.rules_changed()
     if days is None:
         with pytest.MonkeyPatch.context() as patch:
@@ -244,7 +254,6 @@ def test_rules_that_are_others_than_the_look_saw_are_noticed(
 
 
 def test_a_look_at_a_server_that_was_restored_since_the_mark_is_an_error(world: World) -> None:
-    from types import SimpleNamespace
 
     from lakegc_core.sweep import look as looks
 

@@ -12,7 +12,7 @@ from lakegc_core import pipeline
 from lakegc_core.names import Json
 from lakegc_core.policy.retention import Rules, rules_of
 from lakegc_core.policy.scenarios import Known
-from lakegc_core.references.commits.known_walk import KnowingWalk, NewCommits, Place
+from lakegc_core.references.commits.known_walk import KnowingWalk, KnownCommits, NewCommits
 from tests.support.lake import NOW, lake, quick
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def test_a_walk_knows_what_the_mark_knew_whatever_was_committed_since(spark: Spa
         head = repo.commit("main", "b", date=NOW - timedelta(days=20)).id
         context = served.begin("lake", "m1")
         pipeline.mark(spark, context)
-        place = Place.of(context)
-        same = list(NewCommits(place=place, dump=served.client.dump("lake").commits_metarange_id).run())
+        commits = KnownCommits.of(context)
+        same = list(NewCommits(commits=commits, dump=served.client.dump("lake").commits_metarange_id).run())
         repo.create_branch("brief", head)
         repo.upload("brief", "b", b"1")
         repo.commit("brief", "that no ref shows any more")
         repo.delete_branch("brief")
-        brief = list(NewCommits(place=place, dump=served.client.dump("lake").commits_metarange_id).run())
+        brief = list(NewCommits(commits=commits, dump=served.client.dump("lake").commits_metarange_id).run())
         repo.upload("main", "a", b"3")
         repo.commit("main", "c")
-        (told,) = _Telling(place=place).run()
+        (told,) = _Telling(commits=commits).run()
     assert (same, brief) == ([{"new": 0}], [{"new": 1}])
     assert (told["heads"], told["tags"]) == ({"main": head}, {"v1": first})
     assert {first, head} <= set(told["kept"]) and told["commits"] == 3

@@ -14,7 +14,7 @@ from lakegc_core.marks.context import MarkContext
 from lakegc_core.names import Stage
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
-from lakegc_core.references.commits.known_walk import Place, margin_of
+from lakegc_core.references.commits.known_walk import KnownCommits, margin_of
 from lakegc_core.references.commits.newly_retained import NewlyRetained
 from lakegc_core.references.commits.retained import find_retained, walk_until_known
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
@@ -44,8 +44,8 @@ class World:
 
     def newly(self, before: dict[str, Dataset], facts: CommitsFacts, refs: Dataset) -> set[str]:
         commits, out = before[Stage.RETENTION_COMMITS], DatasetFolder(self.context.workspace, "newly")
-        place = Place(self.context.metadata, facts, commits, before[OTHERS], refs, margin_of(self.context))
-        results = walk_until_known(partial(run_here, NO_SPARK), self.context, NewlyRetained(place=place, out=out))
+        known = KnownCommits(self.context.metadata, facts, commits, before[OTHERS], refs, margin_of(self.context))
+        results = walk_until_known(partial(run_here, NO_SPARK), self.context, NewlyRetained(commits=known, out=out))
         parts = parts_of(results, [Stage.RETENTION_COMMITS])[Stage.RETENTION_COMMITS]
         return ids(out.dataset("", parts, COMMITS_SCHEMA))
 

@@ -16,7 +16,7 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA
 from lakegc_core.marks.findings import FINDINGS_SCHEMA as FOUND
 from lakegc_core.marks.findings import KEPT, MISSTATED, MISSTATED_SCHEMA
 from lakegc_core.names import STAGES
-from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS, REFS_SCHEMA
+from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
     INDEX,
@@ -60,7 +60,12 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         found = served.begin("lake", "m1")
         finish(found, STAGES[0])
         finish(found, STAGES[1], {STAGES[1]: (DUMPED, [{"address": "data/a", "exact": True}])}, rows=7)
-        finish(found, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, COMMITS), REFS: (REFS_SCHEMA, HEADS)}, branches=2)
+        finish(
+            found,
+            STAGES[2],
+            {STAGES[2]: (COMMITS_SCHEMA, COMMITS), OTHERS: (COMMITS_SCHEMA, []), REFS: (REFS_SCHEMA, HEADS)},
+            branches=2,
+        )
         of_ranges = {RANGES: (RANGES_SCHEMA, ranges("r1")), INDEX: (INDEX_SCHEMA, index("r1"))}
         away = [{"range_id": "r1", "address": "s3://far/x", "size": 1}]
         none = {STAGES[3]: (ENTRIES_SCHEMA, []), METARANGES: (METARANGES_SCHEMA, [])}
@@ -72,9 +77,9 @@ def test_of_a_mark_the_heads_are_in_its_own_indexes(context: MarkContext) -> Non
     folder = context.mark.stage_folder(STAGES[4], MISSTATED)
     odd = dataset(context, folder, MISSTATED_SCHEMA, [{"address": "x", "size": 1}])
     found = heads_of_mark(context, odd, Dataset(FOUND))
-    assert (found.branch_count, found.entries_bound, found.staged.rows) == (2, 4321, 1)
+    assert (found.commits.facts.branches, found.entries_bound, found.staged.rows) == (2, 4321, 1)
     assert [(each.layer, each.part.rows) for each in found.index.sources] == [("m1", 1)]
-    assert (found.outside.rows, found.refs.rows) == (1, 4)
+    assert (found.outside.rows, found.commits.refs.rows) == (1, 4)
     assert found.misstated.rows == 1, "what the mark has just found counts before its stage is finished"
     assert found.pages == 2 * (1 + 4321 // 1000)
 
@@ -111,7 +116,11 @@ def test_a_mark_without_an_index_has_no_heads_but_an_error(tmp_path: Path) -> No
         context = served.begin("lake", "m1")
         for stage in STAGES[:2]:
             finish(context, stage)
-        finish(context, STAGES[2], {STAGES[2]: (COMMITS_SCHEMA, COMMITS), REFS: (REFS_SCHEMA, HEADS)})
+        finish(
+            context,
+            STAGES[2],
+            {STAGES[2]: (COMMITS_SCHEMA, COMMITS), OTHERS: (COMMITS_SCHEMA, []), REFS: (REFS_SCHEMA, HEADS)},
+        )
         with pytest.raises(MarkError, match="committed_addresses of mark m1 is not finished"):
             heads_of_mark(context)
         finish(context, STAGES[3])

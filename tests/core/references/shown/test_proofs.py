@@ -356,10 +356,7 @@ def test_a_digest_that_no_listing_shows_counts_as_much(quick: SparkSession, tmp_
         context = served.begin("lake", "m1")
         out = DatasetFolder(context.workspace, "here")
         alike = dataset(context, "here/alike", ALIKE, [{"range_id": "r", "count": 1, "size": 1, "rank": 1}])
-        nothing = {each.name: Dataset(PLANNED) for each in fields(BranchHeads)} | {
-            "branch_count": 0,
-            "entries_bound": 0,
-        }
+        nothing = {each.name: Dataset(PLANNED) for each in fields(BranchHeads)} | {"entries_bound": 0}
         heads = BranchHeads(**nothing)  # type: ignore[arg-type]
         heads = replace(heads, entries=Dataset(ENTRIES_SCHEMA), outside=Dataset(ELSEWHERE_SCHEMA))
         entries = AlikeEntries(quick, context, heads, Dataset(PLANNED), out, Dataset(SIZES))

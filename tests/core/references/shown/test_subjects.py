@@ -46,7 +46,7 @@ def make(request: pytest.FixtureRequest, quick: SparkSession, context: MarkConte
 
     def made(entries: Rows, candidates: Rows, known: Rows = []) -> Subjects:  # noqa: B006
         nothing = {each.name: Dataset(PLANNED) for each in fields(BranchHeads)}
-        heads = BranchHeads(**nothing | {"branch_count": 0, "entries_bound": 0})  # type: ignore[arg-type]
+        heads = BranchHeads(**nothing | {"entries_bound": 0})  # type: ignore[arg-type]
         rows = [{"range_id": "r", "exact": True} | entry for entry in entries]
         heads = replace(
             heads,
