@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from lakegc_core.clock import instant
 from lakegc_core.names import Json
+from lakegc_core.views.answers import BESIDES
 from lakegc_core.views.words import counted, human_bytes, shown, to_the_minute
 
 _KEEPERS = 8
 """Keepers of an object that the screen names; the JSON has more."""
+_WHY = {
+    "shows": " shows it",
+    "history": ", by its rule",
+    "dangling": ", by the default rule",
+    "staged": ": it is staged there",
+    "neighbour": " refer to it",
+    "unknown_to_mark": " does not know it",
+}
 
 
 def gone_screen(found: Json) -> str:
@@ -44,13 +53,21 @@ def _standing_lines(each: Json) -> list[str]:
     size = "" if each["size"] is None else f" · {human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
     lines.append(f"  {shown(each['address'])}{size}")
     for keeper in each["keepers"][:_KEEPERS]:
-        until = f"until {to_the_minute(keeper['until'])}" if keeper["until"] else "for as long as that stands"
-        lines += [f"  {shown(keeper['name'])} ({keeper['why']}): {until}", f"    sooner: {shown(keeper['sooner'])}"]
+        lines += [f"  {_keeper(keeper)}", f"    sooner: {shown(keeper['sooner'])}"]
     if len(each["keepers"]) > _KEEPERS:
         lines.append(f"  and {len(each['keepers']) - _KEEPERS:,} more; --json names them")
     if each["earliest"]:
         lines.append(f"  gone at the earliest with a sweep after {to_the_minute(each['earliest'])}")
     return lines
+
+
+def _keeper(keeper: Json) -> str:
+    """A keeper in words, and until when it keeps the object."""
+    until = f"until {to_the_minute(keeper['until'])}" if keeper["until"] else "for as long as that stands"
+    name = keeper["name"]
+    if name == "garbage":
+        return f"garbage, which a sweep may delete after {to_the_minute(keeper['until'])}"
+    return f"{BESIDES[name]}, {until}" if name in BESIDES else f"{shown(name)}{_WHY.get(keeper['why'], '')}, {until}"
 
 
 def _sweep_line(sweep: Json) -> str:

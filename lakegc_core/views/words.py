@@ -20,6 +20,7 @@ UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_na
 CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
 NOT_IN_BACKUP_REMARK = "not deleted: lakegc.yaml asks for a backup, and that of this mark lacks them"
 BROUGHT_BACK_REMARK = "a drill or a restore brought them back: only a sweep of a later mark deletes them"
+_KEPT_BY = {"all": "because there are no rules", "server": "by lakeFS's own list"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -76,7 +77,13 @@ def too_young(first: Json | None, written: Callable[[str], str] = to_the_minute)
 
 def kept_by(commits: Json) -> str:
     """The number of commits that each reason keeps, in words."""
-    return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+
+    def said(reason: str, count: int) -> str:
+        if reason == "dangling":  # lakeFS's word
+            return f"{count:,} as the last of {'a deleted branch' if count == 1 else 'deleted branches'}"
+        return f"{count:,} {_KEPT_BY.get(reason, f'by {reason}')}"
+
+    return ", ".join(said(*each) for each in sorted(commits["kept_by"].items()))
 
 
 def held_by(report: Json) -> str:
