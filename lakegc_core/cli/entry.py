@@ -182,8 +182,8 @@ def _options_meant(usage: argparse.ArgumentParser, unknown: Sequence[str]) -> st
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what an argument that is missing may be. What begins with a minus and a digit is a value of the option before
-    it, and not an option: the option says what is wrong with it."""
+    """Says what an argument that is missing may be. What begins with a minus and a digit is a value of the option
+    before it, and not an option: the option says what is wrong with it."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

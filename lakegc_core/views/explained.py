@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 from lakegc_core.marks.backups import COPIED
 from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Symptom, see
 from lakegc_core.views.answers import BESIDES, amount_line, heading
-from lakegc_core.views.words import counted, human_bytes, shown, to_the_minute, undo
+from lakegc_core.views.words import argument, counted, human_bytes, shown, to_the_minute, undo
 
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""
@@ -68,16 +66,20 @@ def explain_screen(found: Json) -> str:
 
 def _no_path_lines(repository: str, what: str) -> list[str]:
     """That no commit shows a path, and how else it may be meant."""
-    bare, staged = what.strip("/"), f"lakefs://{repository}/BRANCH/{what}"
+    bare, branch = what.strip("/"), f"lakefs://{repository}/BRANCH/"
     lines = [f"No commit that lakeFS knows shows {shown(what)} with an object in this namespace."]
     if what.startswith("/") and bare:
-        lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {shown(bare)}")
+        lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {argument(bare)}")
+    if "*" not in what and not what.endswith("/"):
+        lines.append(f"An object that is only staged is found with its branch: {argument(branch + what)}")
     if "*" in what:
-        lines.append(f"This command takes no globs; another does: lakegc gone {repository} '{shown(bare)}'")
+        lines.append(f"This command takes no globs; another does: lakegc gone {repository} {argument(bare)}")
+    # Nobody knows if it is a folder or a path with a slip in it: the folder above shows both.
+    folder = what.lstrip("/").partition("*")[0].rpartition("/")[0]
+    beside = argument(f"{branch}{folder}/" if folder else branch)
     return [
         *lines,
-        f"An object that is only staged is found with its branch: {shown(staged)}",
-        f"Of a folder, name a path in it, such as these: lakectl fs ls {shown(f'lakefs://{repository}/BRANCH/{bare}/')}",
+        f"A folder is no path. What lies {'there' if what.endswith('/') else 'beside it'}: lakectl fs ls {beside}",
         "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
     ]
 
@@ -105,7 +107,7 @@ def _object_lines(repository: str, each: Json) -> list[str]:
     else:
         lines += [*_verdict_lines(each), *events] or [f"  {_UNKNOWN}"]
     if took and took["outcome"] == Outcome.DELETED:
-        back = f"{undo(repository, took['mark_id'])} --path {quote(shown(each['address']))}"
+        back = f"{undo(repository, took['mark_id'])} --path {argument(each['address'])}"
         lines.append(f"  to bring it back, if a copy is kept: {back}")
     if each["past"] and not each["holders"]:
         lines.append(f"  {_past_line(each['past'])}")

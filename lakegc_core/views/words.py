@@ -31,6 +31,20 @@ def shown(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
+def argument(text: str) -> str:
+    """A text as an argument of a command that people paste into a shell. If a character of it does not print, it is
+    written as bash and zsh read it (`$'a\\012b'`)."""
+    if text.isprintable():
+        return quote(text)
+    return "$'" + "".join(map(_in_quotes, text)) + "'"
+
+
+def _in_quotes(letter: str) -> str:
+    if letter.isprintable():
+        return f"\\{letter}" if letter in "\\'" else letter
+    return "".join(f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogateescape"))
+
+
 def human_bytes(size: int) -> str:
     """Bytes as people read them, in powers of 1000."""
     value = float(size)
@@ -233,7 +247,7 @@ def in_quarantine(report: Json) -> list[str]:
 def undo(repository: str, mark_id: str, backup: str | None = None) -> str:
     """The command that brings back what the sweeps of a mark deleted: what the store or a quarantine keeps of it, or
     what lies in a backup at this place."""
-    return f"lakegc restore {repository} {mark_id}{'' if backup is None else f' {quote(backup)}'}"
+    return f"lakegc restore {repository} {mark_id}{'' if backup is None else f' {argument(backup)}'}"
 
 
 def comes_back(

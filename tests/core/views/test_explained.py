@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -138,12 +139,43 @@ def test_a_path_that_no_commit_shows_is_said_to_be_none() -> None:
     )
 
 
+def not_shown(what: str) -> list[str]:
+    """The lines on a path that no commit shows."""
+    return explain_screen(explained() | {"what": what, "objects": [], "objects_in_all": 0}).splitlines()
+
+
 def test_of_a_path_with_a_slash_before_it_and_of_a_folder_it_is_said_how_to_spell_them() -> None:
-    screen = explain_screen(explained() | {"what": "/t/", "objects": [], "objects_in_all": 0})
-    assert "Without the slash before it, it is another path: lakegc explain lake t\n" in screen
-    assert "lakectl fs ls lakefs://lake/BRANCH/t/\n" in screen
-    plain = explain_screen(explained() | {"objects": [], "objects_in_all": 0})
-    assert "slash" not in plain and "lakectl fs ls lakefs://lake/BRANCH/t/1/\n" in plain
+    lines = not_shown("/t/")
+    assert "Without the slash before it, it is another path: lakegc explain lake t" in lines
+    assert "A folder is no path. What lies there: lakectl fs ls lakefs://lake/BRANCH/t/" in lines
+    assert not any("slash" in line for line in not_shown("t/1"))
+
+
+@pytest.mark.parametrize(
+    ("what", "folder"),
+    [
+        ("t/u/1.parqet", "t/u/"),
+        ("/t/u/1", "t/u/"),
+        ("t/u", "t/"),
+        ("u", ""),
+        ("t/u*/1", "t/"),
+        ("a b/1", "a b/"),
+    ],
+)
+def test_of_a_path_that_may_have_a_slip_in_it_the_folder_above_is_named(what: str, folder: str) -> None:
+    (line,) = [line for line in not_shown(what) if "lakectl" in line]
+    said = "A folder is no path. What lies beside it: lakectl fs ls "
+    assert line.startswith(said) and shlex.split(line.removeprefix(said)) == [f"lakefs://lake/BRANCH/{folder}"]
+
+
+def test_commands_in_an_answer_can_be_pasted_whatever_the_name() -> None:
+    gone = explained(address="data/a b/it's", size=None, swept=[DELETED], reason="young")
+    (line,) = [line for line in explain_screen(gone).splitlines() if "bring it back" in line]
+    assert shlex.split(line.partition(": ")[2]) == ["lakegc", "restore", "lake", "m0", "--path", "data/a b/it's"]
+    lines = not_shown("/a 'b*")
+    for said, verb in (("Without the slash", "explain"), ("takes no globs", "gone")):
+        (line,) = [line for line in lines if said in line]
+        assert shlex.split(line.partition(": ")[2]) == ["lakegc", verb, "lake", "a 'b*"]
 
 
 def test_of_a_young_object_whose_name_keeps_it_the_name_is_told_and_not_the_age() -> None:

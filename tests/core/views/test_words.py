@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from lakegc_core.views.words import ago, counted, day, day_and_time, human_bytes, kept_by, monthly, shown, yearly
+from lakegc_core.views.words import (
+    ago,
+    argument,
+    counted,
+    day,
+    day_and_time,
+    human_bytes,
+    kept_by,
+    monthly,
+    shown,
+    yearly,
+)
 
 EUR = {"per_gb_month": 0.02, "currency": "EUR"}
 
@@ -53,6 +66,16 @@ def test_what_keeps_commits_is_said_in_words_and_not_in_those_of_the_artifacts()
     assert kept_by({"kept_by": {"dangling": 2}}) == "2 as the last of deleted branches"
     assert kept_by({"kept_by": {"all": 3}}) == "3 because there are no rules"
     assert kept_by({"kept_by": {"server": 3}}) == "3 by lakeFS's own list"
+
+
+@pytest.mark.parametrize(
+    "text", ["data/a", "a b", "it's", "*", "é", "a\nb", "\x1b[31m1", "\x851", "\u202e7\\'", "\udcff0"]
+)
+def test_an_argument_is_read_by_a_shell_as_it_was_and_each_character_of_it_prints(text: str) -> None:
+    written = argument(text)
+    assert written.isprintable()
+    told = subprocess.run(["bash", "-c", f"printf %s {written}"], capture_output=True, check=True).stdout
+    assert told == text.encode("utf-8", "surrogateescape")
 
 
 def test_one_is_not_several() -> None:
