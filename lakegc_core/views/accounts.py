@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lakegc_core.clock import instant
 from lakegc_core.names import Json
+from lakegc_core.policy.holds import fixed_prefix
 from lakegc_core.views.answers import BESIDES
-from lakegc_core.views.words import counted, human_bytes, shown, to_the_minute
+from lakegc_core.views.words import argument, counted, human_bytes, shown, to_the_minute
 
 _KEEPERS = 8
 """Keepers of an object that the screen names; the JSON has more."""
@@ -45,7 +46,20 @@ def gone_screen(found: Json) -> str:
     else:
         are = "Not all of them are gone:" if found["there"] else "Nobody can say that all of them are gone:"
         lines += ["", are, *(f"  {shown(each)}" for each in found["open"])]
+    lines += [] if found["objects"] else [f"  {each}" for each in _meant(found["repository"], found["paths"])]
     return "\n".join(lines)
+
+
+def _meant(repository: str, paths: str) -> list[str]:
+    """Commands that ask for what paths may have meant at which nothing stands, by their form alone."""
+    bare = paths.strip("/")
+    again = f"lakegc gone {repository}"
+    lines = []
+    if paths.startswith("/") and bare and not paths.endswith("/"):
+        lines.append(f"without the slash before it, it is another path: {again} {argument(bare)}")
+    if paths.endswith("/") or fixed_prefix(paths) == paths.encode("utf-8", "surrogateescape"):
+        lines.append(f"if it is a folder, ask for what lies in it: {again} {argument(f'{bare}/**' if bare else '**')}")
+    return lines
 
 
 def _standing_lines(each: Json) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -104,6 +105,28 @@ def test_gone_says_in_words_what_keeps_an_object(name: str, why: str, until: str
     standing = {"paths": [], "address": "data/a", "size": 1, "written": GONE["at"], "keepers": [keeper]}
     screen = gone_screen(GONE | {"there": 1, "standing": [standing | {"earliest": None}], "statement": None})
     assert f"\n  {said}" in screen
+
+
+@pytest.mark.parametrize(
+    ("paths", "asked"),
+    [
+        ("people", ["people/**"]),
+        ("people/", ["people/**"]),
+        ("/people/it's", ["people/it's", "people/it's/**"]),
+        ("/people/", ["people/**"]),
+        ("/people/*.csv", ["people/*.csv"]),
+        ("people/*/", ["people/*/**"]),
+        ("people/**", []),
+        ("/", ["**"]),
+    ],
+)
+def test_where_nothing_stands_at_a_folder_or_behind_a_slash_the_command_is_named_that_may_be_meant(
+    paths: str, asked: list[str]
+) -> None:
+    nothing = {"paths": paths, "objects": 0, "gone": 0, "statement": None, "open": ["nothing is known"]}
+    named = [line.partition(": ")[2] for line in gone_screen(GONE | nothing).splitlines() if ": lakegc gone " in line]
+    assert [shlex.split(line) for line in named] == [["lakegc", "gone", "lake", each] for each in asked]
+    assert ": lakegc gone" not in gone_screen(GONE | {"paths": paths, "statement": None})
 
 
 def test_where_all_are_gone_and_nobody_can_say_so_it_is_not_said_that_some_are_left() -> None:
