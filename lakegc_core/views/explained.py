@@ -107,13 +107,22 @@ def _object_lines(repository: str, each: Json) -> list[str]:
     else:
         lines += [*_verdict_lines(each), *events] or [f"  {_UNKNOWN}"]
     if took and took["outcome"] == Outcome.DELETED:
-        back = f"{undo(repository, took['mark_id'])} --path {argument(each['address'])}"
-        lines.append(f"  to bring it back, if a copy is kept: {back}")
+        lines.append(f"  {_way_back(repository, each, took['mark_id'])}")
     if each["past"] and not each["holders"]:
         lines.append(f"  {_past_line(each['past'])}")
     elif not each["holders"] and not each["past"]:
         lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
     return lines
+
+
+def _way_back(repository: str, each: Json, mark_id: str) -> str:
+    """How to bring back an object that the sweep of a mark deleted."""
+    copy = each["quarantine"]
+    back = f"{undo(repository, copy['mark_id'] if copy else mark_id)} --path {argument(each['address'])}"
+    if not copy:
+        return f"to bring it back, if a copy is kept: {back}"
+    until = f"until {to_the_minute(copy['until'])}" if copy["until"] else "nobody knows until when"
+    return f"a copy lies in quarantine, {until}; to bring it back: {back}"
 
 
 def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
@@ -173,7 +182,7 @@ def _verdict_lines(each: Json) -> list[str]:
     if each["reason"] is None:
         return []
     reasons: dict[str, str] = {
-        "unreferenced": "garbage",
+        "unreferenced": "garbage" if each["size"] is not None else "was garbage",
         "young": "unreferenced, and too young to be judged",
         "foreign": "not lakeFS's",
     }

@@ -39,6 +39,7 @@ NOTHING = Explained(
     kept_by_name=False,
     swept=(),
     restored=(),
+    quarantine=None,
 )
 
 

@@ -28,6 +28,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "kept_by_name": False,
         "swept": [],
         "restored": [],
+        "quarantine": None,
     }
     return HEAD | {"what": "t/1", "objects": [own | more], "objects_in_all": 1}
 
@@ -54,7 +55,8 @@ def test_garbage_has_a_past_and_what_is_gone_has_its_sweep() -> None:
     swept = [{"mark_id": "m0", "outcome": "deleted", "at": "2026-11-19T01:00:00Z"}]
     screen = explain_screen(explained(past=past, reason="unreferenced", since=HEAD["at"], swept=swept, size=None))
     assert "data/a/b · not in the store" in screen
-    assert "garbage, unreferenced since 2026-11-20 01:00 UTC" in screen
+    assert "\n  was garbage, unreferenced since 2026-11-20 01:00 UTC" in screen
+    assert "\n  garbage, unref" in explain_screen(explained(past=past, reason="unreferenced", since=HEAD["at"]))
     assert "deleted by the sweep of mark m0, 2026-11-19 01:00 UTC" in screen
     assert f"last in commit {'c' * 12} of 2026-10-01 01:00 UTC; replaced or deleted in commit {'d' * 12}" in screen
     gone = past | {"cause": "deleted", "by": None, "branch": None}
@@ -77,6 +79,14 @@ def test_an_object_that_is_needed_again_and_was_deleted_is_said_to_be_gone_and_b
         "  needed: branch:main shows it, for as long as that stands",
         "  to bring it back, if a copy is kept: lakegc restore lake m0 --path data/a/b",
     ]
+
+
+def test_of_an_object_whose_copy_lies_in_quarantine_it_is_said_until_when() -> None:
+    back = "to bring it back: lakegc restore lake m7 --path data/a/b"
+    for until, said in (("2026-11-27T01:00:00Z", "until 2026-11-27 01:00 UTC"), (None, "nobody knows until when")):
+        copy = {"mark_id": "m7", "until": until}
+        screen = explain_screen(explained(size=None, swept=[DELETED], reason="young", quarantine=copy))
+        assert f"\n  a copy lies in quarantine, {said}; {back}\n" in screen
 
 
 @pytest.mark.parametrize(("outcome", "said"), [("seen_again", "seen there again"), ("already_gone", "found gone")])
