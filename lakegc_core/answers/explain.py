@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakegc_core import clock
 from lakegc_core.answers.asked import key_of, wish_of
+from lakegc_core.answers.by_neighbours import referring
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
 from lakegc_core.answers.in_quarantine import copies_of
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
@@ -60,7 +61,7 @@ class Explained:
     `size`, `written`: as the store has it now; None if it is not there. `holders`: what keeps it, each with `name`,
     `why`, `commit`, `days` and `until` (None for as long as it stands); `holders_in_all`: how many there are. `past`:
     of what no holder keeps, the last commit that showed it, and what became of it. `staged`, `held`, `neighbour`:
-    whether the mark found it so. `reason`,
+    whether the mark found it so. `neighbours`: the repositories that refer to it, where their marks tell. `reason`,
     `since`: what the mark says of it where no commit keeps it. `kept_by_name`: whether its name keeps it however old it
     is. `swept`: what sweeps did with it, and `restored`: what restores did, undo and drills among them; the first one
     first. `quarantine`: of what is not there and was swept, the mark in whose quarantine a copy lies, and until when
@@ -77,6 +78,7 @@ class Explained:
     staged: bool
     held: bool
     neighbour: bool
+    neighbours: tuple[str, ...]
     reason: str | None
     since: str | None
     kept_by_name: bool
@@ -196,12 +198,15 @@ class _Question:
         listed = were_listed(self.context)
         own = {each: [*recorded.get(each, ()), *former.get(each, ())] for each in addresses}
         copies = copies_of(self.context, _deleted(own.items(), there))
+        asked = [each for each in addresses if "neighbour" in {event["dataset"] for event in own[each]}]
+        referring_to = referring(workers, self.context, asked, LITTLE.rows)
         return (
             _explained(
                 each,
                 own[each["address"]],
                 there.get(each["address"]),
                 copies.get(each["address"]),
+                referring_to.get(each["address"], ()),
                 branches_listed=listed,
                 kept_by_name=self._kept_by_name(each["address"]),
             )
@@ -264,12 +269,13 @@ def _explained(
     own: Sequence[Json],
     there: ObjectInfo | None,
     copy: Json | None,
+    neighbours: tuple[str, ...],
     *,
     branches_listed: bool,
     kept_by_name: bool,
 ) -> Explained:
-    """An object by what a walk tells of it, by its records, by what the store says, and by its `copy` in quarantine.
-    `branches_listed`: the mark listed what branches show. `kept_by_name`: of this
+    """An object by what a walk tells of it, by its records, by what the store says, by its `copy` in quarantine, and by
+    the `neighbours` that refer to it. `branches_listed`: the mark listed what branches show. `kept_by_name`: of this
     object."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
@@ -288,6 +294,7 @@ def _explained(
         staged=staged and not shown,
         held="held" in names,
         neighbour="neighbour" in names,
+        neighbours=neighbours,
         reason=judged["reason"] if judged else None,
         since=clock.instant(judged["since"]) if judged else None,
         kept_by_name=kept_by_name,

@@ -26,7 +26,7 @@ _FATES = {
     Reason.UNKNOWN.value: "set `collect_unknown_names: true` in lakegc.yaml, and make a mark",
     Reason.UNASKED.value: "make another mark: it asks lakeFS first about what this one did not ask",
     Reason.HELD.value: "remove the hold by path from lakegc.yaml",
-    Reason.NEIGHBOUR.value: "delete it in the repositories that imported it",
+    Reason.NEIGHBOUR.value: "delete it in each repository that imported it",
     Reason.STAGED.value: "commit or reset what is staged",
 }
 
@@ -70,7 +70,8 @@ def keepers_of(each: Explained, branches: Sequence[str], terms: Terms, named_at:
     if each.held:
         found.append(Keeper("hold by path", BY_PATH, None, _FATES[Reason.HELD]))
     if each.neighbour:
-        found.append(Keeper("other repositories", NEIGHBOUR, None, _FATES[Reason.NEIGHBOUR]))
+        names = [f"repository:{name}" for name in each.neighbours] or ["another repository"]
+        found += [Keeper(name, NEIGHBOUR, None, _FATES[Reason.NEIGHBOUR]) for name in names]
     return found or list(_by_verdict(each, terms, named_at))
 
 

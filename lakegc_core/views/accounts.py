@@ -15,7 +15,7 @@ _WHY = {
     "history": ", by its rule",
     "dangling": ", by the default rule",
     "staged": ": it is staged there",
-    "neighbour": " refer to it",
+    "neighbour": " refers to it",
     "unknown_to_mark": " does not know it",
 }
 

@@ -160,12 +160,11 @@ def _keeper_lines(each: Json) -> list[str]:
     keepers = [_holder_line(holder) for holder in each["holders"][:_HOLDERS]]
     if each["holders_in_all"] > _HOLDERS:
         keepers.append(f"and {each['holders_in_all'] - _HOLDERS:,} more; --json names {len(each['holders'])}")
-    named = {
-        "staged": "it is staged on a branch",
-        "held": "a hold by path",
-        "neighbour": "another repository refers to it",
-    }
-    return keepers + [text for name, text in named.items() if each[name]]
+    keepers += ["it is staged on a branch"] * each["staged"] + ["a hold by path"] * each["held"]
+    if each["neighbour"]:
+        names = [f"repository:{shown(name)}" for name in each["neighbours"]] or ["another repository"]
+        keepers += [f"{name} refers to it" for name in names]
+    return keepers
 
 
 def _holder_line(holder: Json) -> str:

@@ -34,6 +34,7 @@ NOTHING = Explained(
     staged=False,
     held=False,
     neighbour=False,
+    neighbours=(),
     reason=None,
     since=None,
     kept_by_name=False,

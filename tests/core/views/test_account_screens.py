@@ -93,7 +93,7 @@ def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone
             "commits of deleted branches, by the default rule, until",
         ),
         ("branch:dev", "staged", None, "branch:dev: it is staged there, for as long"),
-        ("other repositories", "neighbour", None, "other repositories refer to it, for as long"),
+        ("repository:far", "neighbour", None, "repository:far refers to it, for as long"),
         ("hold by path", "held_by_path", None, "hold by path, for as long"),
         ("the mark", "unknown_to_mark", None, "the mark does not know it, for as long"),
         ("foreign", "foreign", None, "not lakeFS's, for as long"),

@@ -23,6 +23,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "staged": False,
         "held": False,
         "neighbour": False,
+        "neighbours": [],
         "reason": None,
         "since": None,
         "kept_by_name": False,
@@ -79,6 +80,12 @@ def test_an_object_that_is_needed_again_and_was_deleted_is_said_to_be_gone_and_b
         "  needed: branch:main shows it, for as long as that stands",
         "  to bring it back, if a copy is kept: lakegc restore lake m0 --path data/a/b",
     ]
+
+
+def test_the_repositories_that_refer_to_an_object_are_named_where_their_marks_tell() -> None:
+    screen = explain_screen(explained(neighbour=True, neighbours=["far", "near"]))
+    assert "\n  kept: repository:far refers to it\n  kept: repository:near refers to it\n" in screen
+    assert "\n  kept: another repository refers to it\n" in explain_screen(explained(neighbour=True))
 
 
 def test_of_an_object_whose_copy_lies_in_quarantine_it_is_said_until_when() -> None:
