@@ -29,8 +29,8 @@ def wish_of(context: MarkContext, what: str) -> Wish:
         found = _shown_at(context, ref, path)
         if found is None:
             raise SettingsError(
-                f"lakeFS shows nothing at {what}. If it is a folder, name a path in it. A path alone asks for all "
-                f"versions of it: {path}"
+                f"lakeFS shows nothing at {what}: the branch, tag or commit, or the path, may be another. If it is a "
+                f"folder, name a path in it. A path alone asks for all versions of it: {path}"
             )
         return Wish(addresses=(_relative(context, found.physical_address),))
     if not _is_text(what):  # lakeFS takes any bytes for a path; no address has such

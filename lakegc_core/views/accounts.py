@@ -17,6 +17,7 @@ _WHY = {
     "staged": ": it is staged there",
     "neighbour": " refers to it",
     "unknown_to_mark": " does not know it",
+    "brought_back": " found it to be garbage, and it was brought back since",
 }
 
 
@@ -77,8 +78,11 @@ def _standing_lines(each: Json) -> list[str]:
 
 def _keeper(keeper: Json) -> str:
     """A keeper in words, and until when it keeps the object."""
-    until = f"until {to_the_minute(keeper['until'])}" if keeper["until"] else "for as long as that stands"
-    name = keeper["name"]
+    name, until = keeper["name"], "for as long as that stands"
+    if keeper["until"]:
+        until = f"until {to_the_minute(keeper['until'])}"
+    if name == "the mark":  # another mark may know better
+        return f"{name}{_WHY[keeper['why']]}"
     if name == "garbage":
         return f"garbage, which a sweep may delete after {to_the_minute(keeper['until'])}"
     return f"{BESIDES[name]}, {until}" if name in BESIDES else f"{shown(name)}{_WHY.get(keeper['why'], '')}, {until}"
