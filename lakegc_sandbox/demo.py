@@ -28,7 +28,7 @@ from lakegc_core.marks.ids import new_mark_id
 from lakegc_core.names import Stage
 from lakegc_core.spark.session import session
 from lakegc_core.sweep.result import SweepResult
-from lakegc_core.views import answers, report, screen
+from lakegc_core.views import answers, explained, report, screen
 from lakegc_core.views.progress import Reporter
 from lakegc_sandbox.api.server import SandboxServer
 from lakegc_sandbox.history import build_demo
@@ -139,7 +139,7 @@ class _Story:
         )
         for what in (f"lakefs://{self.repository}/main/{_KEPT}", _GARBAGE):
             found = explain(lambda: spark, context, what).as_json()
-            self._quote([f"explain {self.repository} {what}", *answers.explain_screen(found).splitlines()[2:], ""])
+            self._quote([f"explain {self.repository} {what}", *explained.explain_screen(found).splitlines()[2:], ""])
         found = whatif(spark, context, Wish({"main": 7})).as_json() | {"price": None}
         self._quote([f"whatif {self.repository} --rule main=7", *answers.whatif_lines(found)[1:]])
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakegc_core import clock
+from lakegc_core.answers.asked import key_of, wish_of
+from lakegc_core.answers.by_neighbours import referring
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
+from lakegc_core.answers.in_quarantine import copies_of
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
 from lakegc_core.answers.records import (
     RESTORED,
@@ -28,14 +30,11 @@ from lakegc_core.answers.records import (
 from lakegc_core.answers.scratch import scratch
 from lakegc_core.answers.workers import InThisProcess, Little, MoreThanLittleError, SparkTasks, Workers
 from lakegc_core.errors import SettingsError
-from lakegc_core.lakefs.models import ObjectStats
-from lakegc_core.lakefs.named import is_plain_ref
 from lakegc_core.marks.backups import SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import Layer, layers_of, of_all
 from lakegc_core.names import Json, Reason, Stage
 from lakegc_core.past.origins import known_origins
-from lakegc_core.policy.places import ODD_SEGMENTS, place_of
 from lakegc_core.references.commits.commit_walk import OTHERS, REFS
 from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.commits.retained import walk_until_known
@@ -62,9 +61,11 @@ class Explained:
     `size`, `written`: as the store has it now; None if it is not there. `holders`: what keeps it, each with `name`,
     `why`, `commit`, `days` and `until` (None for as long as it stands); `holders_in_all`: how many there are. `past`:
     of what no holder keeps, the last commit that showed it, and what became of it. `staged`, `held`, `neighbour`:
-    whether the mark found it so. `reason`, `since`: what the mark says of it where no commit keeps it. `kept_by_name`:
-    whether its name keeps it however old it is. `swept`: what sweeps did with it, and `restored`: what restores did,
-    undo and drills among them; the first one first.
+    whether the mark found it so. `neighbours`: the repositories that refer to it, where their marks tell. `reason`,
+    `since`: what the mark says of it where no commit keeps it. `kept_by_name`: whether its name keeps it however old it
+    is. `swept`: what sweeps did with it, and `restored`: what restores did, undo and drills among them; the first one
+    first. `quarantine`: of what is not there and was swept, the mark in whose quarantine a copy lies, and until when
+    (`mark_id`, `until`).
     """
 
     address: str
@@ -77,11 +78,13 @@ class Explained:
     staged: bool
     held: bool
     neighbour: bool
+    neighbours: tuple[str, ...]
     reason: str | None
     since: str | None
     kept_by_name: bool
     swept: tuple[Mapping[str, Any], ...]
     restored: tuple[Mapping[str, Any], ...]
+    quarantine: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def explain(
     """
     wish = wish_of(context, what)
     found, count = _Question.of(context, wish).answer(spark, little)
-    if wish.path is not None and not count and (key := _key_of(context, what)):
+    if wish.path is not None and not count and (key := key_of(context, what)):
         found, count = _Question.of(context, Wish(addresses=(key,))).answer(spark, little)
     return Explanation(
         repository=context.header.repository,
@@ -193,11 +196,17 @@ class _Question:
         for file in sorted({each["file"] for told in (recorded, former) for each in told.get(UNREAD, ())}):
             self.context.say(f"explain: {file} cannot be read: what only it tells is left out")
         listed = were_listed(self.context)
+        own = {each: [*recorded.get(each, ()), *former.get(each, ())] for each in addresses}
+        copies = copies_of(self.context, _deleted(own.items(), there))
+        asked = [each for each in addresses if "neighbour" in {event["dataset"] for event in own[each]}]
+        referring_to = referring(workers, self.context, asked, LITTLE.rows)
         return (
             _explained(
                 each,
-                [*recorded.get(each["address"], ()), *former.get(each["address"], ())],
+                own[each["address"]],
                 there.get(each["address"]),
+                copies.get(each["address"]),
+                referring_to.get(each["address"], ()),
                 branches_listed=listed,
                 kept_by_name=self._kept_by_name(each["address"]),
             )
@@ -243,90 +252,31 @@ class _Question:
             return walk_until_known(workers.run, context, walk)
 
 
+def _deleted(own: Iterable[tuple[str, Sequence[Json]]], there: Collection[str]) -> Mapping[str, set[str]]:
+    """The addresses that sweeps dealt with and that are not `there`, each with the marks of these sweeps."""
+    swept = {address: {each["mark_id"] for each in told_by(SWEPT, told)} for address, told in own}
+    return {address: marks for address, marks in swept.items() if marks and address not in there}
+
+
 def _without(wish: Wish, gone: Collection[int]) -> Wish:
     """The wish without the addresses of these hashes."""
     named = zip(wish.addresses, wish.hashes.to_pylist(), strict=True)
     return replace(wish, addresses=tuple(address for address, number in named if number not in gone))
 
 
-def wish_of(context: MarkContext, what: str) -> Wish:
-    """Read what is asked for. SettingsError for nothing, for another repository, and for a ref or a path that lakeFS
-    does not know."""
-    name, namespace = context.repository.id, context.namespace
-    if not what:
-        raise SettingsError(f"Nothing is asked for: write lakefs://{name}/REF/PATH, a path, or an address.")
-    if what.startswith("lakefs://"):
-        repository, _, rest = what.removeprefix("lakefs://").partition("/")
-        ref, _, path = rest.partition("/")
-        if repository != name or not ref or not path:
-            raise SettingsError(f"{what} names no object of repository {name}; write lakefs://{name}/REF/PATH.")
-        found = _shown_at(context, ref, path)
-        if found is None:
-            raise SettingsError(
-                f"lakeFS shows nothing at {what}. If it is a folder, name a path in it. A path alone asks for all "
-                f"versions of it: {path}"
-            )
-        return Wish(addresses=(_relative(context, found.physical_address),))
-    if not _is_text(what):  # lakeFS takes any bytes for a path; no address has such
-        return Wish(path=what)
-    if "://" in what:
-        return Wish(addresses=(_relative(context, what),))
-    if namespace.deletable(pa.array([what]), unknown_names=False)[0].as_py():
-        return Wish(addresses=(what,))
-    return Wish(path=what)
-
-
-def _shown_at(context: MarkContext, ref: str, path: str) -> ObjectStats | None:
-    """What lakeFS shows at REF/PATH; None if nothing. A tag may have slashes in its name, or be called what lakeFS
-    reads as something else (`ref_of_tag`): it is found by lakeFS's list, and asked for by its commit."""
-    name, asked, is_plain = context.repository.id, f"{ref}/{path}", is_plain_ref(ref)
-    if is_plain and (found := context.client.stat(name, ref, path)):
-        return found
-    tags = [each for each in context.client.tags(name) if asked.startswith(f"{each.name}/")]
-    for tag in sorted(tags, key=lambda each: len(each.name), reverse=True):
-        if found := context.client.stat(name, tag.commit_id, asked.removeprefix(f"{tag.name}/")):
-            return found
-    return None if is_plain else context.client.stat(name, ref, path)
-
-
-def _is_text(what: str) -> bool:
-    """False for bytes of the command line that are no UTF-8."""
-    return what == what.encode("utf-8", "replace").decode()
-
-
-def _key_of(context: MarkContext, what: str) -> str | None:
-    """The key of an object, if what no commit shows as a path is one; perhaps behind a slash, or behind the namespace
-    or the end of it, as tools of a store write it."""
-    bare, segments = what.lstrip("/"), context.namespace.uri.partition("://")[2].split("/")
-    before = ("/".join(segments[first:]) + "/" for first in range(len(segments)))
-    spellings = [what, bare, *(bare.removeprefix(each) for each in before if bare.startswith(each))]
-    return next((each for each in spellings if _is_key(context, each)), None)
-
-
-def _is_key(context: MarkContext, key: str) -> bool:
-    """True if an object of this key is there, or may have been deleted. To some of them lakeFS gives no such name, so
-    that the name alone does not tell."""
-    if not key or not _is_text(key) or re.search(ODD_SEGMENTS, key):
-        return False
-    names, collected = pa.array([key]), context.header.collect_unknown_names
-    return context.namespace.deletable(names, unknown_names=collected)[0].as_py() or bool(stored(context, [key]))
-
-
-def _relative(context: MarkContext, physical: str) -> str:
-    """An address as lakeFS gives it, relative to the namespace."""
-    keys = context.namespace.protected_keys(pa.array([physical]), pa.array([2], pa.int8()))
-    inside = keys.filter(keys["exact"])["address"].to_pylist()
-    place = place_of(physical)
-    if not inside or place is None or place.kind != context.namespace.place.kind:
-        raise SettingsError(f"{physical} does not lie in {context.namespace.uri}: lakegc never deletes it.")
-    return str(inside[0])
-
-
 def _explained(
-    told: Json, own: Sequence[Json], there: ObjectInfo | None, *, branches_listed: bool, kept_by_name: bool
+    told: Json,
+    own: Sequence[Json],
+    there: ObjectInfo | None,
+    copy: Json | None,
+    neighbours: tuple[str, ...],
+    *,
+    branches_listed: bool,
+    kept_by_name: bool,
 ) -> Explained:
-    """An object by what a walk tells of it, by its records, and by what the store says. `branches_listed`: the mark
-    listed what branches show. `kept_by_name`: of this object."""
+    """An object by what a walk tells of it, by its records, by what the store says, by its `copy` in quarantine, and by
+    the `neighbours` that refer to it. `branches_listed`: the mark listed what branches show. `kept_by_name`: of this
+    object."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
@@ -344,9 +294,11 @@ def _explained(
         staged=staged and not shown,
         held="held" in names,
         neighbour="neighbour" in names,
+        neighbours=neighbours,
         reason=judged["reason"] if judged else None,
         since=clock.instant(judged["since"]) if judged else None,
         kept_by_name=kept_by_name,
         swept=told_by(SWEPT, own),
         restored=tuple(each for each in told_by(RESTORED, own) if each["outcome"] in SAVED),
+        quarantine=copy,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from lakegc_core.answers.in_quarantine import copies_lie
 from lakegc_core.errors import LakegcError, MarkError, StoreError
 from lakegc_core.marks.artifacts import HOME
 from lakegc_core.marks.backups import place_on_record
@@ -61,7 +62,7 @@ def saved(groups: Iterable[Json]) -> Iterator[str]:
             copies[each["saved"]] += each["objects"]
     for place, objects in sorted(copies.items()):
         yield (
-            f"copies of {objects:,} of the objects lie in the backup in {place}, and lakegc deletes nothing there: "
+            f"{copies_lie(objects)} in the backup in {place}, and lakegc deletes nothing there: "
             "delete them yourself, each under the address of its object"
         )
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakegc_core.clock import instant
+from lakegc_core.clock import instant, minute
 from lakegc_core.errors import MarkError
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.quarantine import Quarantine, place_of, quarantined, record_of
@@ -26,6 +26,19 @@ def quarantine_of(context: RepositoryContext, mark_id: str, sweep: int) -> Json 
     if record is None:
         return {"until": None}
     return {"until": instant(record.until)} if str(sweep) in record.sweeps else None
+
+
+def copies_of(context: RepositoryContext, deleted: Mapping[str, Iterable[str]]) -> dict[str, Json]:
+    """Of some of these addresses, each with the marks whose sweeps deleted it: the mark in whose quarantine a copy lies
+    (`mark_id`; of several the last by id), and until when (`until`, ISO 8601, None where nobody knows)."""
+    found: dict[str, Json] = {}
+    for mark_id in sorted({*quarantined(context)} if deleted else ()):
+        asked = [address for address, marks in deleted.items() if mark_id in marks]
+        lie = [each for each in heads(connect(place_of(context, mark_id)), asked) if each is not None]
+        record = _record(context, mark_id) if lie else None
+        until = instant(record.until) if record else None
+        found |= {each.address: {"mark_id": mark_id, "until": until} for each in lie}
+    return found
 
 
 def places(context: RepositoryContext) -> dict[str, StoreConfig]:
@@ -63,11 +76,15 @@ def lying(context: RepositoryContext, groups: Iterable[Json]) -> Iterator[str]:
             copies[each["copied"]] += each["objects"]
     for mark_id, objects in sorted(copies.items()):
         record = _record(context, mark_id)
-        when = f"until {instant(record.until)}" if record else "nobody knows until when"
+        when = f"until {minute(record.until)}" if record else "nobody knows until when"
         yield (
-            f"copies of {objects:,} of the objects lie in the quarantine of mark {mark_id}, {when}; `lakegc retire` "
-            "empties it after that"
+            f"{copies_lie(objects)} in the quarantine of mark {mark_id}, {when}; `lakegc retire` empties it after that"
         )
+
+
+def copies_lie(objects: int) -> str:
+    """The beginning of a sentence on where copies of so many of the objects lie."""
+    return "a copy of 1 of the objects lies" if objects == 1 else f"copies of {objects:,} of the objects lie"
 
 
 def _record(context: RepositoryContext, mark_id: str) -> Quarantine | None:

@@ -15,18 +15,20 @@ from lakegc_core.policy.holds import BRANCH, TAG
 from lakegc_core.policy.retention import HOLD, Rules
 from lakegc_core.policy.scenarios import EVERYTHING, SERVER
 
-STAGED, BY_PATH, NEIGHBOUR, UNKNOWN_TO_MARK = "staged", "held_by_path", "neighbour", "unknown_to_mark"
+STAGED, BY_PATH, NEIGHBOUR = "staged", "held_by_path", "neighbour"
+UNKNOWN_TO_MARK, BROUGHT_BACK = "unknown_to_mark", "brought_back"
 _BY_RULE = ("history", "dangling")
 _DAY = 86_400.0
 _NO_RULES = "every commit stays without rules"
 _WAIT = "nothing: it goes by itself"
 _NOT_KNOWN = "make a mark: this one does not know it, or something kept it then"
+_NEEDS_A_MARK = "make a new mark, and sweep that: no sweep of this one deletes what was brought back since"
 _FATES = {
     Reason.FOREIGN.value: "delete it by hand, if nobody needs it: lakegc never touches what is not lakeFS's",
     Reason.UNKNOWN.value: "set `collect_unknown_names: true` in lakegc.yaml, and make a mark",
     Reason.UNASKED.value: "make another mark: it asks lakeFS first about what this one did not ask",
     Reason.HELD.value: "remove the hold by path from lakegc.yaml",
-    Reason.NEIGHBOUR.value: "delete it in the repositories that imported it",
+    Reason.NEIGHBOUR.value: "delete it in each repository that imported it",
     Reason.STAGED.value: "commit or reset what is staged",
 }
 
@@ -70,7 +72,8 @@ def keepers_of(each: Explained, branches: Sequence[str], terms: Terms, named_at:
     if each.held:
         found.append(Keeper("hold by path", BY_PATH, None, _FATES[Reason.HELD]))
     if each.neighbour:
-        found.append(Keeper("other repositories", NEIGHBOUR, None, _FATES[Reason.NEIGHBOUR]))
+        names = [f"repository:{name}" for name in each.neighbours] or ["another repository"]
+        found += [Keeper(name, NEIGHBOUR, None, _FATES[Reason.NEIGHBOUR]) for name in names]
     return found or list(_by_verdict(each, terms, named_at))
 
 
@@ -150,9 +153,12 @@ def _by_verdict(each: Explained, terms: Terms, named_at: float) -> Iterator[Keep
     since = unix_seconds(each.since) if each.since else 0.0
     if each.reason is None:
         yield Keeper("the mark", UNKNOWN_TO_MARK, None, _NOT_KNOWN)
+    elif each.reason == Reason.UNREFERENCED and any(
+        unix_seconds(back["at"]) >= terms.marked_at for back in each.restored
+    ):
+        yield Keeper("the mark", BROUGHT_BACK, None, _NEEDS_A_MARK)
     elif each.reason == Reason.UNREFERENCED:
-        how = "make a new mark, and sweep that: it was brought back" if each.restored else f"sweep it, {terms.sweep}"
-        yield Keeper("garbage", each.reason, since + terms.gap, f"nothing: {how}")
+        yield Keeper("garbage", each.reason, since + terms.gap, f"nothing: sweep it, {terms.sweep}")
     elif each.reason == Reason.YOUNG:
         yield Keeper("its age", each.reason, max(written, named_at) + terms.min_age, _WAIT)
         if each.kept_by_name:

@@ -13,7 +13,7 @@ from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.pipeline import write_table
 from lakegc_core.sweep.other_tools import OtherMark, find_other_mark
-from lakegc_core.views import answers
+from lakegc_core.views import explained
 from lakegc_core.views.progress import Reporter
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def review_against(options: argparse.Namespace, reporter: Reporter) -> int:
                 count = _write(spark, context, other, out)
             reporter.say(f"{count:,} objects that only one of both would delete are in {lines.absolute()}")
         found = compare(spark, context, other).as_json()
-    show(options, found, answers.against_screen(found))
+    show(options, found, explained.against_screen(found))
     return 0
 
 

@@ -15,7 +15,7 @@ from lakegc_core.cli.opening import at_work, complete_mark, opened
 from lakegc_core.cli.options import NO_RULE, show
 from lakegc_core.errors import SettingsError
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.views import answers
+from lakegc_core.views import answers, explained
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.report import price_json
 
@@ -41,7 +41,7 @@ def run_explain(options: argparse.Namespace, reporter: Reporter) -> int:
             return stack.enter_context(at_work(context, reporter, "explain", quick=True))
 
         found = explain(start, context, options.what).as_json()
-    show(options, found, answers.explain_screen(found))
+    show(options, found, explained.explain_screen(found))
     return 0
 
 

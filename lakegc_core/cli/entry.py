@@ -182,16 +182,18 @@ def _options_meant(usage: argparse.ArgumentParser, unknown: Sequence[str]) -> st
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where the id of a mark is to be found, if it is missing. What begins with a minus and a digit is a value of
-    the option before it, and not an option: the option says what is wrong with it."""
+    """Says what an argument that is missing may be. What begins with a minus and a digit is a value of the option
+    before it, and not an option: the option says what is wrong with it."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._negative_number_matcher = re.compile(r"-\.?\d")  # as Python 3.14 has it
 
     def error(self, message: str) -> NoReturn:
-        if "required" in message and "MARK_ID" in message:
-            message += f". MARK_ID: an id from `lakegc marks REPO`, or {LATEST}"
+        _, missing, names = message.partition("arguments are required: ")
+        for each in self._get_positional_actions():
+            if missing and each.help and each.metavar in names.split(", "):
+                message += f". {each.metavar}: {each.help}"
         super().error(message)
 
 

@@ -184,7 +184,8 @@ def since_of(options: argparse.Namespace) -> float:
 def name_mark(to: argparse.ArgumentParser) -> None:
     """The arguments REPO and MARK_ID."""
     name_repository(to)
-    to.add_argument("mark_id", metavar="MARK_ID", help=f"id of a mark; `{LATEST}`: the newest complete one")
+    text = f"an id from `lakegc marks REPO`, or {LATEST}, the newest complete one"
+    to.add_argument("mark_id", metavar="MARK_ID", help=text)
 
 
 def metrics_option(to: argparse.ArgumentParser) -> None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from lakegc_core.clock import instant
 from lakegc_core.names import Json
-from lakegc_core.views.words import counted, human_bytes, shown, to_the_minute
+from lakegc_core.policy.holds import fixed_prefix
+from lakegc_core.views.answers import BESIDES
+from lakegc_core.views.words import argument, counted, human_bytes, shown, to_the_minute
 
 _KEEPERS = 8
 """Keepers of an object that the screen names; the JSON has more."""
+_WHY = {
+    "shows": " shows it",
+    "history": ", by its rule",
+    "dangling": ", by the default rule",
+    "staged": ": it is staged there",
+    "neighbour": " refers to it",
+    "unknown_to_mark": " does not know it",
+    "brought_back": " found it to be garbage, and it was brought back since",
+}
 
 
 def gone_screen(found: Json) -> str:
@@ -36,7 +47,20 @@ def gone_screen(found: Json) -> str:
     else:
         are = "Not all of them are gone:" if found["there"] else "Nobody can say that all of them are gone:"
         lines += ["", are, *(f"  {shown(each)}" for each in found["open"])]
+    lines += [] if found["objects"] else [f"  {each}" for each in _meant(found["repository"], found["paths"])]
     return "\n".join(lines)
+
+
+def _meant(repository: str, paths: str) -> list[str]:
+    """Commands that ask for what paths may have meant at which nothing stands, by their form alone."""
+    bare = paths.strip("/")
+    again = f"lakegc gone {repository}"
+    lines = []
+    if paths.startswith("/") and bare and not paths.endswith("/"):
+        lines.append(f"without the slash before it, it is another path: {again} {argument(bare)}")
+    if paths.endswith("/") or fixed_prefix(paths) == paths.encode("utf-8", "surrogateescape"):
+        lines.append(f"if it is a folder, ask for what lies in it: {again} {argument(f'{bare}/**' if bare else '**')}")
+    return lines
 
 
 def _standing_lines(each: Json) -> list[str]:
@@ -44,13 +68,24 @@ def _standing_lines(each: Json) -> list[str]:
     size = "" if each["size"] is None else f" · {human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
     lines.append(f"  {shown(each['address'])}{size}")
     for keeper in each["keepers"][:_KEEPERS]:
-        until = f"until {to_the_minute(keeper['until'])}" if keeper["until"] else "for as long as that stands"
-        lines += [f"  {shown(keeper['name'])} ({keeper['why']}): {until}", f"    sooner: {shown(keeper['sooner'])}"]
+        lines += [f"  {_keeper(keeper)}", f"    sooner: {shown(keeper['sooner'])}"]
     if len(each["keepers"]) > _KEEPERS:
         lines.append(f"  and {len(each['keepers']) - _KEEPERS:,} more; --json names them")
     if each["earliest"]:
         lines.append(f"  gone at the earliest with a sweep after {to_the_minute(each['earliest'])}")
     return lines
+
+
+def _keeper(keeper: Json) -> str:
+    """A keeper in words, and until when it keeps the object."""
+    name, until = keeper["name"], "for as long as that stands"
+    if keeper["until"]:
+        until = f"until {to_the_minute(keeper['until'])}"
+    if name == "the mark":  # another mark may know better
+        return f"{name}{_WHY[keeper['why']]}"
+    if name == "garbage":
+        return f"garbage, which a sweep may delete after {to_the_minute(keeper['until'])}"
+    return f"{BESIDES[name]}, {until}" if name in BESIDES else f"{shown(name)}{_WHY.get(keeper['why'], '')}, {until}"
 
 
 def _sweep_line(sweep: Json) -> str:

@@ -1,19 +1,17 @@
-"""Screens of the answers of `du`, `whatif` and `explain`, made of their JSON."""
+"""Screens of the answers of `du` and `whatif`, made of their JSON."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from shlex import quote
 
-from lakegc_core.marks.backups import COPIED
-from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Symptom, see
-from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute, undo
+from lakegc_core.names import Json
+from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
 
 _ROWS = 20
 """A screen shows at most so many branches, tags and holds; the JSON has all."""
 _PARTS = 5
-_BESIDES = {
+BESIDES = {
     "unreferenced": "garbage",
     "staged": "staged",
     "held": "held by path",
@@ -23,6 +21,7 @@ _BESIDES = {
     "foreign": "not lakeFS's",
     "unknown": "below data/, with a name that lakeFS does not give",
 }
+"""What keeps an object besides commits, in words."""
 
 
 def du_screen(found: Json) -> str:
@@ -30,7 +29,7 @@ def du_screen(found: Json) -> str:
     keepers = [each for each in found["keepers"] if each["only"]["objects"] or each["shows"]]
     width = min(40, max([len(shown(each["name"])) for each in keepers[:_ROWS]], default=10))
     lines = [
-        _head(found),
+        heading(found),
         "",
         f"{'':{width}}  {'shows':>10}  {'frees in the end':>16}  {'of it history':>13}  {'frees at once':>13}",
     ]
@@ -47,10 +46,10 @@ def du_screen(found: Json) -> str:
     lines += _together_lines(found["together"])
     if found["nothing_called_so"]:
         lines.append(f"Nothing is called {shown(', '.join(found['nothing_called_so']))}.")
-    lines += ["", _amount_line("several of them keep", found["shared"])]
-    lines += [_amount_line(_BESIDES.get(reason, reason), amount) for reason, amount in found["besides"].items()]
+    lines += ["", amount_line("several of them keep", found["shared"])]
+    lines += [amount_line(BESIDES.get(reason, reason), amount) for reason, amount in found["besides"].items()]
     lines += [
-        _amount_line("in the namespace", found["objects"]),
+        amount_line("in the namespace", found["objects"]),
         "",
         "`frees`: what goes if this alone is dropped. Commits of a deleted branch are kept for the days of the default",
         "rule, so that some of it goes at once and the rest later.",
@@ -81,7 +80,7 @@ def whatif_screen(found: Json) -> str:
 def whatif_lines(found: Json) -> list[str]:
     """Lines that say what a mark would find, at once and in the end."""
     price = found["price"]
-    lines = [_head(found), _change_line(found), ""]
+    lines = [heading(found), _change_line(found), ""]
     if found["nothing_called_so"]:
         lines += [f"Nothing is called {shown(', '.join(found['nothing_called_so']))}.", ""]
     lines.append(f"{'':12}  {'garbage':>10}  {'more':>10}  {'less':>10}")
@@ -140,11 +139,13 @@ def _curve_lines(curves: Json) -> list[str]:
     return lines
 
 
-def _head(found: Json) -> str:
+def heading(found: Json) -> str:
+    """The first line of an answer: of which repository, and by which mark."""
     return f"{found['repository']} · as mark {found['mark_id']} saw it, {to_the_minute(found['at'])}"
 
 
-def _amount_line(title: str, amount: Json) -> str:
+def amount_line(title: str, amount: Json) -> str:
+    """A line with objects and bytes."""
     return f"{title:48}  {amount['objects']:>12,}  {human_bytes(amount['bytes']):>10}"
 
 
@@ -156,195 +157,3 @@ def _bar(size: int, most: int) -> str:
 def _cut(name: str, width: int) -> str:
     name = shown(name)
     return f"{name:{width}}" if len(name) <= width else f"{name[: width - 1]}…"
-
-
-_HOLDERS = 8
-"""Holders of an object that a screen names; the JSON has more."""
-_COMMIT = 12  # digits of a commit id that people see
-_GONE = (Outcome.DELETED, Outcome.LOST)
-_HOW = {Outcome.LOST: "found referenced and gone", Outcome.ALREADY_GONE: "found gone", SEEN_AGAIN: "seen there again"}
-_UNKNOWN = "the mark knows nothing of it: it is newer, it was gone before, or it is below _lakefs/, which no mark lists"
-_AGAINST = {
-    "young_there": "too young for the other tool",
-    "later": "found unreferenced only after the other list was begun: live then, or seen later",
-    "untold": "nothing on record tells why the other list leaves it out",
-    "committed": "kept: a retained commit refers to it",
-    "staged": "kept: staged, or a branch shows it",
-    "held": "kept: a hold by path",
-    "neighbour": "kept: another repository refers to it",
-    "young": "kept: too young",
-    "unasked": "not asked about yet: a branch may show it",
-    "foreign": "never touched: not lakeFS's",
-    "unknown": "kept: below data/, with a name that lakeFS does not give",
-    "no_object": "it was not in the store",
-}
-
-
-def against_screen(found: Json) -> str:
-    """The screen of `review --against`: what both would delete, and what only one, by reason, with examples."""
-    told = [f"began {to_the_minute(found['began'])}"] if found["began"] else []
-    told += [f"cutoff {to_the_minute(found['cutoff'])}"] if found["cutoff"] else []
-    lines = [_head(found), " · ".join([f"against {shown(found['against'])}", *told])]
-    if found["success"] is False:
-        lines.append("its summary says that it failed: the list may be short")
-    for by, title in (("both", "both would delete"), ("lakegc", "only lakegc"), ("other", "only the other tool")):
-        groups = [each for each in found["groups"] if each["by"] == by]
-        total = {name: sum(each[name] for each in groups) for name in ("objects", "bytes")}
-        lines += ["", _amount_line(title, total)]
-        for each in groups if by != "both" else ():
-            lines.append(
-                f"  {_AGAINST[each['why']]}: {counted(each['objects'], 'object')}, {human_bytes(each['bytes'])}"
-            )
-            lines += [
-                f"      {line}" for example in each["examples"] for line in _object_lines(found["repository"], example)
-            ]
-    return "\n".join(lines)
-
-
-def explain_screen(found: Json) -> str:
-    """The screen of `explain`: why each object is kept, or gone."""
-    lines = [_head(found)]
-    if not found["objects"]:
-        lines += ["", *_no_path_lines(found["repository"], found["what"])]
-    lines += _absent_lines(found)
-    for each in found["objects"]:
-        lines += ["", *_object_lines(found["repository"], each)]
-    left = found["objects_in_all"] - len(found["objects"])
-    if left > 0:
-        lines += ["", f"and {left:,} older objects of this path"]
-    return "\n".join(lines)
-
-
-def _no_path_lines(repository: str, what: str) -> list[str]:
-    """That no commit shows a path, and how else it may be meant."""
-    bare, staged = what.strip("/"), f"lakefs://{repository}/BRANCH/{what}"
-    lines = [f"No commit that lakeFS knows shows {shown(what)} with an object in this namespace."]
-    if what.startswith("/") and bare:
-        lines.append(f"Without the slash before it, it is another path: lakegc explain {repository} {shown(bare)}")
-    if "*" in what:
-        lines.append(f"This command takes no globs; another does: lakegc gone {repository} '{shown(bare)}'")
-    return [
-        *lines,
-        f"An object that is only staged is found with its branch: {shown(staged)}",
-        f"Of a folder, name a path in it, such as these: lakectl fs ls {shown(f'lakefs://{repository}/BRANCH/{bare}/')}",
-        "Objects that were imported from elsewhere are not found by their paths: lakegc never deletes them.",
-    ]
-
-
-def _absent_lines(found: Json) -> list[str]:
-    """That the one object that was asked for is not there; nothing if it is, or if a path was asked for."""
-    what = found["what"]
-    if len(found["objects"]) != 1 or found["objects"][0]["size"] is not None or what in found["objects"][0]["paths"]:
-        return []
-    if _keeper_lines(found["objects"][0]):
-        said = f"but something refers to it: the object is lost. {see(Symptom.LOST_OBJECTS)}"
-    else:
-        said = "and nothing refers to it."
-    return ["", f"{shown(what)} is not in the namespace, {said}"]
-
-
-def _object_lines(repository: str, each: Json) -> list[str]:
-    keepers, took = _keeper_lines(each), _deletion(each)
-    deletion = took if keepers else None
-    lines = [shown(", ".join(each["paths"]))] if each["paths"] else []
-    lines.append(f"{shown(each['address'])} · {_there(each, deletion, kept=bool(keepers))}")
-    events = _event_lines(each, deletion)
-    if keepers:
-        lines += [*events, *(f"  {'kept' if each['size'] is not None else 'needed'}: {keeper}" for keeper in keepers)]
-    else:
-        lines += [*_verdict_lines(each), *events] or [f"  {_UNKNOWN}"]
-    if took and took["outcome"] == Outcome.DELETED:
-        back = f"{undo(repository, took['mark_id'])} --path {quote(shown(each['address']))}"
-        lines.append(f"  to bring it back, if a copy is kept: {back}")
-    if each["past"] and not each["holders"]:
-        lines.append(f"  {_past_line(each['past'])}")
-    elif not each["holders"] and not each["past"]:
-        lines.append("  no commit that lakeFS knows shows it: it was never committed, or its commits are gone")
-    return lines
-
-
-def _there(each: Json, deletion: Json | None, *, kept: bool) -> str:
-    """A word on whether the store has an object; of one that is gone and needed, by whom it was deleted."""
-    if each["size"] is not None:
-        return f"{human_bytes(each['size'])}, written {to_the_minute(each['written'])}"
-    if not kept:
-        return "not in the store"
-    since = " since" if each["restored"] else ""
-    by = _sweep_line(deletion) if deletion else f"not in the store, and no sweep on record deleted it{since}"
-    return f"gone: {by}. Reads of it fail."
-
-
-def _deletion(each: Json) -> Json | None:
-    """The last sweep that deleted an object which is not there, and not brought back since; else one that missed it."""
-    if each["size"] is not None:
-        return None
-    back = max((restored["at"] for restored in each["restored"]), default="")
-    found = [swept for swept in each["swept"] if swept["at"] > back and swept["outcome"] in _GONE]
-    return max(found, key=lambda swept: (swept["outcome"] == Outcome.DELETED, swept["at"]), default=None)
-
-
-def _event_lines(each: Json, deletion: Json | None) -> list[str]:
-    """What sweeps and restores did with an object, in order, but for the sweep that is named already; and that it lies
-    there now, if a sweep deleted it."""
-    events = [(swept["at"], _sweep_line(swept)) for swept in each["swept"] if swept is not deletion]
-    events += [(restored["at"], _restore_line(restored)) for restored in each["restored"]]
-    lines = [f"  {said}" for _, said in sorted(events, key=lambda event: event[0])]  # of one moment, the sweep first
-    if each["size"] is not None and any(swept["outcome"] in _GONE for swept in each["swept"]):
-        lines.append("  it lies there now")
-    return lines
-
-
-def _keeper_lines(each: Json) -> list[str]:
-    keepers = [_holder_line(holder) for holder in each["holders"][:_HOLDERS]]
-    if each["holders_in_all"] > _HOLDERS:
-        keepers.append(f"and {each['holders_in_all'] - _HOLDERS:,} more; --json names {len(each['holders'])}")
-    named = {
-        "staged": "it is staged on a branch",
-        "held": "a hold by path",
-        "neighbour": "another repository refers to it",
-    }
-    return keepers + [text for name, text in named.items() if each[name]]
-
-
-def _holder_line(holder: Json) -> str:
-    name = shown(holder["name"])
-    if holder["why"] == "shows":
-        return f"{name} shows it, for as long as that stands"
-    if holder["until"]:
-        return f"{name}, by the rule of {counted(holder['days'], 'day')}, until {to_the_minute(holder['until'])}"
-    return f"{name}, for as long as that stands"
-
-
-def _verdict_lines(each: Json) -> list[str]:
-    """The mark's verdict on an object that nothing keeps; nothing if it has none."""
-    if each["reason"] is None:
-        return []
-    reasons: dict[str, str] = {
-        "unreferenced": "garbage",
-        "young": "unreferenced, and too young to be judged",
-        "foreign": "not lakeFS's",
-    }
-    reason = "unknown" if each["reason"] == "young" and each["kept_by_name"] else each["reason"]
-    since = f", unreferenced since {to_the_minute(each['since'])}" if reason == "unreferenced" else ""
-    said: str = reasons.get(reason) or _BESIDES.get(reason, str(reason))
-    return [f"  {said}{since}"]
-
-
-def _sweep_line(swept: Json) -> str:
-    how = _HOW.get(swept["outcome"], swept["outcome"])
-    return f"{how} by the sweep of mark {swept['mark_id']}, {to_the_minute(swept['at'])}"
-
-
-def _restore_line(restored: Json) -> str:
-    how = "brought back by" if restored["outcome"] == COPIED else "lay there at"
-    return f"{how} the restore of mark {restored['mark_id']}, {to_the_minute(restored['at'])}"
-
-
-def _past_line(past: Json) -> str:
-    last = f"last in commit {past['commit'][:_COMMIT]} of {to_the_minute(past['committed'])}"
-    if past["cause"] == "deleted":
-        return f"{last}, which no branch has any more; the default rule of {counted(past['days'], 'day')} ran out"
-    return (
-        f"{last}; replaced or deleted in commit {past['by'][:_COMMIT]} on branch {shown(past['branch'])}, "
-        f"{to_the_minute(past['by_committed'])}; its rule of {counted(past['days'], 'day')} ran out"
-    )

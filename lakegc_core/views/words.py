@@ -20,6 +20,7 @@ UNKNOWN_REMARK = "lakeFS gives no such names; collected with `collect_unknown_na
 CHANGED_REMARK = "not deleted: another object lies there now than the mark listed; the next clean mark judges it"
 NOT_IN_BACKUP_REMARK = "not deleted: lakegc.yaml asks for a backup, and that of this mark lacks them"
 BROUGHT_BACK_REMARK = "a drill or a restore brought them back: only a sweep of a later mark deletes them"
+_KEPT_BY = {"all": "because there are no rules", "server": "by lakeFS's own list"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
@@ -28,6 +29,20 @@ def shown(text: str) -> str:
     """A text of others, such as a path or a key, for a terminal: every character that does not print is escaped as in
     Python (`\\x1b`, `\\n`), so that it cannot move the cursor, change colours or begin a line."""
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def argument(text: str) -> str:
+    """A text as an argument of a command that people paste into a shell. If a character of it does not print, it is
+    written as bash and zsh read it (`$'a\\012b'`)."""
+    if text.isprintable():
+        return quote(text)
+    return "$'" + "".join(map(_in_quotes, text)) + "'"
+
+
+def _in_quotes(letter: str) -> str:
+    if letter.isprintable():
+        return f"\\{letter}" if letter in "\\'" else letter
+    return "".join(f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
 def human_bytes(size: int) -> str:
@@ -76,7 +91,13 @@ def too_young(first: Json | None, written: Callable[[str], str] = to_the_minute)
 
 def kept_by(commits: Json) -> str:
     """The number of commits that each reason keeps, in words."""
-    return ", ".join(f"{count:,} by {reason}" for reason, count in sorted(commits["kept_by"].items()))
+
+    def said(reason: str, count: int) -> str:
+        if reason == "dangling":  # lakeFS's word
+            return f"{count:,} as the last of {'a deleted branch' if count == 1 else 'deleted branches'}"
+        return f"{count:,} {_KEPT_BY.get(reason, f'by {reason}')}"
+
+    return ", ".join(said(*each) for each in sorted(commits["kept_by"].items()))
 
 
 def held_by(report: Json) -> str:
@@ -226,7 +247,7 @@ def in_quarantine(report: Json) -> list[str]:
 def undo(repository: str, mark_id: str, backup: str | None = None) -> str:
     """The command that brings back what the sweeps of a mark deleted: what the store or a quarantine keeps of it, or
     what lies in a backup at this place."""
-    return f"lakegc restore {repository} {mark_id}{'' if backup is None else f' {quote(backup)}'}"
+    return f"lakegc restore {repository} {mark_id}{'' if backup is None else f' {argument(backup)}'}"
 
 
 def comes_back(

@@ -18,7 +18,7 @@ from lakegc_core.answers.against import BOTH, LATER, OURS, THEIRS, UNTOLD, YOUNG
 from lakegc_core.errors import CorruptFileError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.sweep.other_tools import find_other_mark
-from lakegc_core.views.answers import against_screen
+from lakegc_core.views.explained import against_screen
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark
 from tests.support.lake import NOW, Lake, leave

@@ -11,6 +11,7 @@ import pytest
 
 from lakegc_core.answers.explain import AT_ONCE, Explained, explain, explain_each
 from lakegc_core.answers.workers import Little
+from lakegc_core.clock import instant
 from lakegc_core.config.settings import RepositoryPolicy
 from lakegc_core.copies.backup import restore
 from lakegc_core.errors import SettingsError
@@ -18,6 +19,7 @@ from lakegc_core.marks.artifacts import INCREMENTAL
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.layers import layers_of
 from lakegc_core.marks.ledger import keep_records
+from lakegc_core.marks.quarantine import record_of
 from lakegc_core.stages import swept_report
 from lakegc_sandbox import Repository
 from tests.core.answers.conftest import mark, not_needed
@@ -155,6 +157,9 @@ def test_of_what_was_deleted_and_brought_back_both_are_told_in_order_and_that_it
     kept = replace(served, policies=(RepositoryPolicy(match="*", quarantine=timedelta(days=7)),))
     first = mark(small, kept, "m1")
     swept_report(small, first)
+    (gone,) = answers(small, first, [NEVER_COMMITTED])
+    record = record_of(first, "m1")
+    assert record and gone.quarantine == {"mark_id": "m1", "until": instant(record.until)}
     restore(small, first)
     second = mark(small, kept, "m2")
     if retired:
@@ -164,7 +169,7 @@ def test_of_what_was_deleted_and_brought_back_both_are_told_in_order_and_that_it
     (found,) = answers(small, second, [NEVER_COMMITTED])
     assert [(each["mark_id"], each["outcome"]) for each in found.swept] == [("m1", "deleted")]
     assert [(each["mark_id"], each["outcome"]) for each in found.restored] == [("m1", "copied")]
-    assert (found.size is None) is retired
+    assert (found.size is None) is (found.quarantine is not None) is retired
 
 
 def test_a_key_that_lakefs_does_not_give_is_explained_if_an_object_lies_there(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakegc_core.answers.in_quarantine import began_since, lying, places, quarantine_of, with_copies
-from lakegc_core.clock import instant
+from lakegc_core.answers.in_quarantine import began_since, copies_of, lying, places, quarantine_of, with_copies
+from lakegc_core.clock import instant, minute
 from lakegc_core.marks import quarantine
 from lakegc_core.store.base import connect
 from tests.support.lake import lake
@@ -26,6 +26,9 @@ def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good
         until = instant(START + DAY)
         assert quarantine_of(context, "m1", 1) == {"until": until}
         assert quarantine_of(context, "m1", 2) is quarantine_of(context, "m2", 1) is None
+        deleted = {"data/a": {"m0", "m1"}, "data/b": {"m1"}, "data/c": {"m2"}}
+        assert copies_of(context, deleted) == {"data/a": {"mark_id": "m1", "until": until}}
+        assert copies_of(context, {"data/a": {"m2"}}) == copies_of(context, {}) == {}
         asked = pa.RecordBatch.from_pydict(
             {
                 "address": ["data/a", "data/b", "data/a", "data/a"],
@@ -39,9 +42,14 @@ def test_a_copy_is_named_while_it_lies_there_and_nothing_is_called_gone_for_good
         assert "mark m1 began to copy" in "".join(began_since(context, {}))
         groups = [{"copied": each, "objects": 2} for each in ("m1", None, "m1")]
         (said,) = lying(context, groups)
-        assert said.startswith(f"copies of 4 of the objects lie in the quarantine of mark m1, until {until}")
+        assert said.startswith(
+            f"copies of 4 of the objects lie in the quarantine of mark m1, until {minute(START + DAY)};"
+        )
+        (said,) = lying(context, [{"copied": "m1", "objects": 1}])
+        assert said.startswith("a copy of 1 of the objects lies in the quarantine")
 
         connect(context.workspace).write(f"{context.home}/quarantine/m1/quarantine.json", b"{}")
         assert quarantine_of(context, "m1", 1) == {"until": None}, "nobody knows until when"
+        assert copies_of(context, deleted) == {"data/a": {"mark_id": "m1", "until": None}}
         (said,) = lying(context, groups)
         assert "nobody knows until when" in said

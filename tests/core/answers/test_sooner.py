@@ -34,11 +34,13 @@ NOTHING = Explained(
     staged=False,
     held=False,
     neighbour=False,
+    neighbours=(),
     reason=None,
     since=None,
     kept_by_name=False,
     swept=(),
     restored=(),
+    quarantine=None,
 )
 
 
@@ -135,6 +137,14 @@ def test_garbage_waits_the_gap_since_it_was_found_and_what_is_young_its_age_and_
     assert named[0].until == AT + 25 * 3600
     age, name = keepers(reason="young", kept_by_name=True)
     assert (age.until, name.until) == (young[0].until, None) and "collect_unknown_names" in name.sooner
+
+
+def test_garbage_that_was_brought_back_goes_with_the_sweep_of_a_mark_that_began_after_that() -> None:
+    back = {"mark_id": "m0", "outcome": "copied", "at": instant(AT - 1)}
+    (before,) = keepers(reason="unreferenced", since=instant(AT), restored=(back,))
+    assert before.until == AT + DAY and before.sooner == "nothing: sweep it, lakegc sweep lake m1"
+    (after,) = keepers(reason="unreferenced", since=instant(AT), restored=(back, back | {"at": instant(AT + 1)}))
+    assert ends([after], TERMS) == (None, None) and after.sooner.startswith("make a new mark, and sweep that")
 
 
 @pytest.mark.parametrize("reason", ["foreign", "unknown", "unasked", "held", "neighbour", "staged"])

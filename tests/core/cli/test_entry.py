@@ -73,7 +73,25 @@ def test_a_mark_that_is_not_named_is_asked_for_with_where_its_id_is_found(
     with pytest.raises(SystemExit):
         main(given)
     said = capsys.readouterr().err
-    assert f"arguments are required: {missing}. MARK_ID: an id from `lakegc marks REPO`, or latest\n" in said
+    told = "MARK_ID: an id from `lakegc marks REPO`, or latest, the newest complete one\n"
+    assert f"arguments are required: {missing}. {told}" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["explain", "demo"], "WHAT. WHAT: lakefs://REPO/REF/PATH, a path (all its versions), or the address of an"),
+        (["explain"], "REPO, WHAT. WHAT: lakefs://REPO/REF/PATH, "),
+        (["gone", "demo"], "GLOB. GLOB: paths: * stays in a folder, ** crosses them\n"),
+        (["du"], "REPO\n"),
+    ],
+)
+def test_what_is_missing_is_asked_for_with_what_it_may_be(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    assert f"arguments are required: {said}" in capsys.readouterr().err
 
 
 _LOADED = """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
+
+import pytest
 
 from lakegc_core.views.accounts import gone_screen, verify_screen
 
@@ -75,8 +78,56 @@ def test_gone_says_what_keeps_an_object_and_why_nobody_can_say_that_all_are_gone
     told = {"there": 2, "standing": [standing | {"earliest": None}], "open": ["2 objects are there"], "statement": None}
     screen = gone_screen(GONE | told)
     assert "3 objects ever stood there · still there: 2 (0 B) · gone: 3" in screen
-    assert "tag:v1 (shows): for as long as that stands" in screen and "sooner: delete tag v1" in screen
+    assert "\n  tag:v1 shows it, for as long as that stands\n" in screen and "sooner: delete tag v1" in screen
     assert "and 1 more that are there" in screen and screen.endswith("Not all of them are gone:\n  2 objects are there")
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "until", "said"),
+    [
+        ("branch:main", "history", GONE["at"], "branch:main, by its rule, until 1970-01-01 00:00 UTC"),
+        (
+            "commits of deleted branches",
+            "dangling",
+            GONE["at"],
+            "commits of deleted branches, by the default rule, until",
+        ),
+        ("branch:dev", "staged", None, "branch:dev: it is staged there, for as long"),
+        ("repository:far", "neighbour", None, "repository:far refers to it, for as long"),
+        ("hold by path", "held_by_path", None, "hold by path, for as long"),
+        ("the mark", "unknown_to_mark", None, "the mark does not know it\n"),
+        ("the mark", "brought_back", None, "the mark found it to be garbage, and it was brought back since\n"),
+        ("foreign", "foreign", None, "not lakeFS's, for as long"),
+        ("garbage", "unreferenced", GONE["at"], "garbage, which a sweep may delete after 1970-01-01 00:00 UTC"),
+    ],
+)
+def test_gone_says_in_words_what_keeps_an_object(name: str, why: str, until: str | None, said: str) -> None:
+    keeper = {"name": name, "why": why, "until": until, "sooner": "nothing"}
+    standing = {"paths": [], "address": "data/a", "size": 1, "written": GONE["at"], "keepers": [keeper]}
+    screen = gone_screen(GONE | {"there": 1, "standing": [standing | {"earliest": None}], "statement": None})
+    assert f"\n  {said}" in screen
+
+
+@pytest.mark.parametrize(
+    ("paths", "asked"),
+    [
+        ("people", ["people/**"]),
+        ("people/", ["people/**"]),
+        ("/people/it's", ["people/it's", "people/it's/**"]),
+        ("/people/", ["people/**"]),
+        ("/people/*.csv", ["people/*.csv"]),
+        ("people/*/", ["people/*/**"]),
+        ("people/**", []),
+        ("/", ["**"]),
+    ],
+)
+def test_where_nothing_stands_at_a_folder_or_behind_a_slash_the_command_is_named_that_may_be_meant(
+    paths: str, asked: list[str]
+) -> None:
+    nothing = {"paths": paths, "objects": 0, "gone": 0, "statement": None, "open": ["nothing is known"]}
+    named = [line.partition(": ")[2] for line in gone_screen(GONE | nothing).splitlines() if ": lakegc gone " in line]
+    assert [shlex.split(line) for line in named] == [["lakegc", "gone", "lake", each] for each in asked]
+    assert ": lakegc gone" not in gone_screen(GONE | {"paths": paths, "statement": None})
 
 
 def test_where_all_are_gone_and_nobody_can_say_so_it_is_not_said_that_some_are_left() -> None:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from lakegc_core.views.words import ago, counted, day, day_and_time, human_bytes, monthly, shown, yearly
+from lakegc_core.views.words import (
+    ago,
+    argument,
+    counted,
+    day,
+    day_and_time,
+    human_bytes,
+    kept_by,
+    monthly,
+    shown,
+    yearly,
+)
 
 EUR = {"per_gb_month": 0.02, "currency": "EUR"}
 
@@ -45,6 +58,24 @@ def test_money_is_of_a_month_or_of_twelve_and_none_is_said_without_a_price() -> 
     assert monthly(10**11, EUR) == "about 2.00 EUR a month" and yearly(10**11, EUR) == "about 24.00 EUR a year"
     assert monthly(10**8, EUR) == "less than 0.01 EUR a month" and yearly(10**9, EUR) == "about 0.24 EUR a year"
     assert monthly(10**9, None) == yearly(0, EUR) == ""
+
+
+def test_what_keeps_commits_is_said_in_words_and_not_in_those_of_the_artifacts() -> None:
+    assert kept_by({"kept_by": {"rules": 1_200, "head": 2}}) == "2 by head, 1,200 by rules"
+    assert kept_by({"kept_by": {"dangling": 1}}) == "1 as the last of a deleted branch"
+    assert kept_by({"kept_by": {"dangling": 2}}) == "2 as the last of deleted branches"
+    assert kept_by({"kept_by": {"all": 3}}) == "3 because there are no rules"
+    assert kept_by({"kept_by": {"server": 3}}) == "3 by lakeFS's own list"
+
+
+@pytest.mark.parametrize(
+    "text", ["data/a", "a b", "it's", "*", "é", "a\nb", "\x1b[31m1", "\x851", "\u202e7\\'", "\udcff0"]
+)
+def test_an_argument_is_read_by_a_shell_as_it_was_and_each_character_of_it_prints(text: str) -> None:
+    written = argument(text)
+    assert written.isprintable()
+    told = subprocess.run(["bash", "-c", f"printf %s {written}"], capture_output=True, check=True).stdout
+    assert told == text.encode("utf-8", "surrogateescape")
 
 
 def test_one_is_not_several() -> None:
