@@ -6,6 +6,7 @@ clock makes young objects look old.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -58,6 +59,11 @@ def minute(seconds: float) -> str:
     """Unix seconds as people read them, UTC, to the minute: `2026-11-23 16:30 UTC`."""
     at = instant(seconds)
     return f"{at[:10]} {at[11:16]} UTC"
+
+
+def from_minute(seconds: float) -> str:
+    """The first whole minute that is not before a moment: from when something may be done, as people read it."""
+    return minute(math.ceil(seconds / 60) * 60)
 
 
 def unix_seconds(of: str) -> float:

@@ -13,12 +13,11 @@ from itertools import pairwise
 
 from croniter import CroniterBadDateError, croniter
 
-from lakegc_core.clock import instant
+from lakegc_core.clock import from_minute, minute
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
 from lakegc_core.policy.safety import RETIREMENT
-from lakegc_core.views.words import to_the_minute
 from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"
@@ -175,7 +174,7 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
     if mark.stopped_by:
         return f"mark {mark.mark_id} is stopped by {mark.stopped_by}: {_WAY_OUT}"
     if now < mark.ready_at:
-        return f"mark {mark.mark_id} may be swept from {to_the_minute(instant(mark.ready_at))}"
+        return f"mark {mark.mark_id} may be swept from {from_minute(mark.ready_at)}"
     return ""
 
 
@@ -186,7 +185,7 @@ def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | N
         return ""
     return (
         f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "
-        f"{to_the_minute(instant(mark.ready_at))}, and nobody asked for a sweep for a day: look at the sensor "
+        f"{minute(mark.ready_at)}, and nobody asked for a sweep for a day: look at the sensor "
         "sweep_confirmed"
     )
 

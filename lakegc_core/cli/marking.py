@@ -120,7 +120,7 @@ def _next_step(context: MarkContext, review: pipeline.Review, *, reviewed: bool 
         return "\nnothing to sweep"
     when = ready_at(context)
     if when > clock.now().timestamp():
-        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {clock.minute(when)})"
+        return f"\nnext: lakegc sweep {repository} {mark_id}   (after {clock.from_minute(when)})"
     return f"\nnext: lakegc sweep {repository} {mark_id}"
 
 
@@ -291,7 +291,7 @@ def _sweep_marked(
     if when > clock.now().timestamp() and review.authorized:
         found["sweep_after"] = clock.instant(when)
         garbage = review.report["objects"]["expired"]
-        said = f"not swept yet: to be confirmed after {clock.minute(when)}" if garbage else "nothing to sweep"
+        said = f"not swept yet: to be confirmed after {clock.from_minute(when)}" if garbage else "nothing to sweep"
         show(options, found, f"{marked}\n{said}")
         return 0
     if not options.json:

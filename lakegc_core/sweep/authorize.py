@@ -179,7 +179,7 @@ def check_look_delay(context: MarkContext) -> None:
     at = listed_long_enough_at(context)
     wait = at - clock.now().timestamp()
     if wait > 0:
-        minutes, when = max(1, round(wait / 60)), clock.minute(math.ceil(at / 60) * 60)
+        minutes, when = max(1, round(wait / 60)), clock.from_minute(at)
         raise RefusedError(
             f"Mark {context.header.mark_id} was listed too short a time ago: an upload that was under way then may "
             f"not be staged yet. Nothing was deleted. Sweep it in {minutes} minutes or later: "

@@ -6,7 +6,7 @@ from lakegc_core.clock import instant
 from lakegc_core.names import Json
 from lakegc_core.policy.holds import fixed_prefix
 from lakegc_core.views.answers import BESIDES
-from lakegc_core.views.words import argument, counted, human_bytes, shown, to_the_minute
+from lakegc_core.views.words import argument, counted, from_the_minute, human_bytes, shown, to_the_minute
 
 _KEEPERS = 8
 """Keepers of an object that the screen names; the JSON has more."""
@@ -72,7 +72,7 @@ def _standing_lines(each: Json) -> list[str]:
     if len(each["keepers"]) > _KEEPERS:
         lines.append(f"  and {len(each['keepers']) - _KEEPERS:,} more; --json names them")
     if each["earliest"]:
-        lines.append(f"  gone at the earliest with a sweep after {to_the_minute(each['earliest'])}")
+        lines.append(f"  gone at the earliest with a sweep after {from_the_minute(each['earliest'])}")
     return lines
 
 
@@ -84,7 +84,7 @@ def _keeper(keeper: Json) -> str:
     if name == "the mark":  # another mark may know better
         return f"{name}{_WHY[keeper['why']]}"
     if name == "garbage":
-        return f"garbage, which a sweep may delete after {to_the_minute(keeper['until'])}"
+        return f"garbage, which a sweep may delete after {from_the_minute(keeper['until'])}"
     return f"{BESIDES[name]}, {until}" if name in BESIDES else f"{shown(name)}{_WHY.get(keeper['why'], '')}, {until}"
 
 

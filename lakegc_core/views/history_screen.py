@@ -11,12 +11,12 @@ from lakegc_core.views.history import freed_bytes, summed
 from lakegc_core.views.waits import delay_lines, oldest_in_words
 from lakegc_core.views.words import (
     ago,
+    from_the_minute,
     garbage_bytes,
     human_bytes,
     monthly,
     shown,
     still_taken,
-    to_the_minute,
     too_young,
 )
 
@@ -95,7 +95,7 @@ def _remark(mark: Json, *, newer_swept: bool) -> str:
         return "a newer mark was swept"
     if mark["state"] == COMPLETE and mark["expired"]:
         from_now = clock.unix_seconds(mark["sweepable_from"]) > clock.now().timestamp()
-        return f"sweepable from {to_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"
+        return f"sweepable from {from_the_minute(mark['sweepable_from'])}" if from_now else "sweepable now"
     first = mark.get("first_young")
     if first and clock.unix_seconds(first["deletable_from"]) > clock.now().timestamp():
         return f"nothing yet: {too_young(first)}"

@@ -15,6 +15,7 @@ from lakegc_core.views.words import (
     UNKNOWN_REMARK,
     counted,
     freed,
+    from_the_minute,
     gone_by,
     held_by,
     human_bytes,
@@ -90,7 +91,7 @@ def _ready_lines(report: Json) -> list[str]:
         return []
     newly = {kind: report[kind]["expired"] - report[kind]["confirmed"] for kind in ("objects", "bytes")}
     now = "may be swept now" if objects["confirmed"] else ""
-    later = f"may be swept after {to_the_minute(report['confirmed_at'])}" if newly["objects"] else ""
+    later = f"may be swept after {from_the_minute(report['confirmed_at'])}" if newly["objects"] else ""
     return [
         _row("  unreferenced ≥ gap", objects["confirmed"], size["confirmed"], now),
         _row("  newly unreferenced", newly["objects"], newly["bytes"], later),

@@ -60,6 +60,11 @@ def to_the_minute(instant: str) -> str:
     return clock.minute(clock.unix_seconds(instant))
 
 
+def from_the_minute(instant: str) -> str:
+    """An ISO 8601 instant of a report, from which something may be done."""
+    return clock.from_minute(clock.unix_seconds(instant))
+
+
 def day(instant: str) -> str:
     """The day of an ISO 8601 instant, UTC, as people write it: 23 November 2026."""
     moment = datetime.fromisoformat(instant).astimezone(UTC)
@@ -198,7 +203,7 @@ def came_back(count: int, size: int) -> str:
 
 def unconfirmed(report: Json) -> str:
     """What becomes of objects that were not yet unreferenced for long enough, in words. `report`: of a sweep."""
-    when = f", from {to_the_minute(report['confirmed_from'])}" if report["confirmed_from"] else ""
+    when = f", from {from_the_minute(report['confirmed_from'])}" if report["confirmed_from"] else ""
     return f"not yet unreferenced for long enough: kept for a later sweep{when}"
 
 

@@ -20,7 +20,7 @@ from lakegc_core.policy.facts import (
 )
 from lakegc_core.policy.guards import Verdict
 from lakegc_core.sweep.authorize import ready_at
-from lakegc_core.views.words import human_bytes, monthly, to_the_minute
+from lakegc_core.views.words import human_bytes, monthly
 from lakegc_dagster.config import OVER_BACKUPS, LakegcConfig
 
 
@@ -72,6 +72,6 @@ def _garbage(options: LakegcConfig, facts: ExpiredFacts, mark: MarkContext, revi
         return f"{said} {guards} {', '.join(stopping)} will refuse a sweep."
     when = ready_at(mark)
     if when > clock.now().timestamp():
-        return f"{said} A sweep can delete them from {to_the_minute(clock.instant(when))} on."
+        return f"{said} A sweep can delete them from {clock.from_minute(when)} on."
     now = human_bytes(facts.confirmed.bytes) if facts.confirmed.objects else "some"
     return f"{said} A sweep can delete {now} of it now."

@@ -1,4 +1,4 @@
-"""How the clock writes durations."""
+"""How the clock writes durations and moments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakegc_core.clock import duration, roughly
+from lakegc_core.clock import duration, from_minute, roughly
 from lakegc_core.config.durations import parse_duration
 
 HOUR = 3600
@@ -52,3 +52,10 @@ def test_a_duration_is_written_as_options_take_it(seconds: float, written: str) 
 )
 def test_what_passed_is_told_as_finely_as_people_need_it(seconds: float, read: str) -> None:
     assert roughly(seconds) == read
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.0, "00:00"), (0.5, "00:01"), (60.0, "00:01"), (60.001, "00:02")])
+def test_from_when_something_may_be_done_is_the_first_whole_minute_that_is_not_before(
+    seconds: float, told: str
+) -> None:
+    assert from_minute(seconds) == f"1970-01-01 {told} UTC"
