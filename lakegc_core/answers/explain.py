@@ -13,6 +13,7 @@ from lakegc_core import clock
 from lakegc_core.answers.asked import key_of, wish_of
 from lakegc_core.answers.by_neighbours import referring
 from lakegc_core.answers.holder_walk import MOST, HolderWalk
+from lakegc_core.answers.in_backups import backups_of
 from lakegc_core.answers.in_quarantine import copies_of
 from lakegc_core.answers.places import HITS_SCHEMA, Search, Wish, hashes_of
 from lakegc_core.answers.records import (
@@ -65,7 +66,8 @@ class Explained:
     `since`: what the mark says of it where no commit keeps it. `kept_by_name`: whether its name keeps it however old it
     is. `swept`: what sweeps did with it, and `restored`: what restores did, undo and drills among them; the first one
     first. `quarantine`: of what is not there and was swept, the mark in whose quarantine a copy lies, and until when
-    (`mark_id`, `until`).
+    (`mark_id`, `until`); `backup`: the mark that has a backup, which may hold a copy, and its place (`mark_id`,
+    `place`).
     """
 
     address: str
@@ -85,6 +87,7 @@ class Explained:
     swept: tuple[Mapping[str, Any], ...]
     restored: tuple[Mapping[str, Any], ...]
     quarantine: Mapping[str, Any] | None
+    backup: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ class _Question:
             self.context.say(f"explain: {file} cannot be read: what only it tells is left out")
         listed = were_listed(self.context)
         own = {each: [*recorded.get(each, ()), *former.get(each, ())] for each in addresses}
-        copies = copies_of(self.context, _deleted(own.items(), there))
+        deleted = _deleted(own.items(), there)
+        copies, saved = copies_of(self.context, deleted), backups_of(self.context, deleted)
         asked = [each for each in addresses if "neighbour" in {event["dataset"] for event in own[each]}]
         referring_to = referring(workers, self.context, asked, LITTLE.rows)
         return (
@@ -205,7 +209,7 @@ class _Question:
                 each,
                 own[each["address"]],
                 there.get(each["address"]),
-                copies.get(each["address"]),
+                (copies.get(each["address"]), saved.get(each["address"])),
                 referring_to.get(each["address"], ()),
                 branches_listed=listed,
                 kept_by_name=self._kept_by_name(each["address"]),
@@ -268,15 +272,15 @@ def _explained(
     told: Json,
     own: Sequence[Json],
     there: ObjectInfo | None,
-    copy: Json | None,
+    copies: tuple[Json | None, Json | None],
     neighbours: tuple[str, ...],
     *,
     branches_listed: bool,
     kept_by_name: bool,
 ) -> Explained:
-    """An object by what a walk tells of it, by its records, by what the store says, by its `copy` in quarantine, and by
-    the `neighbours` that refer to it. `branches_listed`: the mark listed what branches show. `kept_by_name`: of this
-    object."""
+    """An object by what a walk tells of it, by its records, by what the store says, by its `copies` in quarantine and
+    in a backup, and by the `neighbours` that refer to it. `branches_listed`: the mark listed what branches show.
+    `kept_by_name`: of this object."""
     names = {each["dataset"] for each in own}
     judged = next((each for each in own if each["dataset"] in ("expired", "kept")), None)
     # The mark names as staged what the dump names, and what a branch showed when it was asked.
@@ -300,5 +304,6 @@ def _explained(
         kept_by_name=kept_by_name,
         swept=told_by(SWEPT, own),
         restored=tuple(each for each in told_by(RESTORED, own) if each["outcome"] in SAVED),
-        quarantine=copy,
+        quarantine=copies[0],
+        backup=copies[1],
     )

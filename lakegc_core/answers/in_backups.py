@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lakegc_core.answers.in_quarantine import copies_lie
@@ -19,6 +20,18 @@ from lakegc_core.store.base import PROBE_KEY, StoreConfig, connect, heads
 from lakegc_core.store.factory import config_at
 
 _SIDE_BY_SIDE = 16  # records that are read at a time
+
+
+def backups_of(context: RepositoryContext, deleted: Mapping[str, Iterable[str]]) -> dict[str, Json]:
+    """Of some of these addresses, each with the marks whose sweeps deleted it: the last by id of these marks that has a
+    backup (`mark_id`), and the place of that (`place`). A record that cannot be read names none."""
+    found: dict[str, Json] = {}
+    for mark_id in sorted(set[str]().union(*deleted.values())):
+        with suppress(LakegcError):
+            if place := place_on_record(context.artifacts(mark_id)):
+                told = {"mark_id": mark_id, "place": place}
+                found |= {address: told for address, by in deleted.items() if mark_id in by}
+    return found
 
 
 @dataclass(frozen=True)

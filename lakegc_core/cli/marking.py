@@ -287,12 +287,11 @@ def _sweep_marked(
         told[:] = [review.report]
         found |= {"mark": review.report, "backup": copy_report(saved)}
         marked = f"{screen.mark_screen(review.report)}\n\n{copy_screen(saved, found['backup'])}\n"
-    when = ready_at(context)
-    if when > clock.now().timestamp() and review.authorized:
+    when, garbage = ready_at(context), review.report["objects"]["expired"]
+    if review.authorized and (when > clock.now().timestamp() or not garbage):
         found["sweep_after"] = clock.instant(when)
-        garbage = review.report["objects"]["expired"]
         said = f"not swept yet: to be confirmed after {clock.from_minute(when)}" if garbage else "nothing to sweep"
-        show(options, found, f"{marked}\n{said}")
+        show(options, found, f"{marked}\n{(not garbage and screen.all_young(review.report).strip()) or said}")
         return 0
     if not options.json:
         print(marked)

@@ -25,6 +25,7 @@ from lakegc_core.marks.backups import (
     BACKUP,
     SAVED,
     backup_manifest,
+    backup_place,
     folder_of,
     new_place,
     saved,
@@ -175,7 +176,11 @@ def restore(
         else:
             work = OneCopy(source, context.data, limits.bandwidth_of_each, sized=True, if_absent=True)
             copied = carry_out(objects, work.copy, journal, limits.parallel)
-        result = replace(CopyResult.of("restore", context, source, copied, started), is_undo=place is None)
+        result = replace(
+            CopyResult.of("restore", context, source, copied, started),
+            is_undo=place is None,
+            backup=backup_place(context) or "SRC",
+        )
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)
         _close_restore(spark, context, folder, copied.journal, result, whole=whole)
     if whole and not sum(result.outcomes.values()) and undo.is_swept(context):

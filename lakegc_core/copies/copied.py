@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from lakegc_core.copies.transfer import Copied
 from lakegc_core.marks.backups import ALREADY_THERE, COPIED, SAVED
@@ -26,6 +27,7 @@ class CopyResult:
     bytes: int  # copied now
     problems: Sequence[Json]
     seconds: float
+    backup: str = "SRC"  # the place of the mark's backup, if one is on record
     is_undo: bool = False  # a restore without a backup: out of quarantine, or of what the store itself had kept
 
     @classmethod
@@ -62,7 +64,7 @@ class CopyResult:
         if self.outcomes.get(FAILED, 0):
             return f"{said} Do what their problems ask for, and run it again."
         if missing and self.is_undo:
-            again = f"lakegc restore {self.repository} {self.mark_id} SRC"
+            again = f"lakegc restore {self.repository} {self.mark_id} {quote(self.backup)}"
             return f"{said} Neither quarantine nor the store keeps {missing:,} of them. If there is a backup: {again}."
         if missing and self.verb == "restore":
             return f"{said} {self.place} lacks {missing:,} of them: name the place that the backup was made to."

@@ -11,6 +11,7 @@ from lakegc_core.lakefs.http import LakeFSError
 from lakegc_core.lakefs.models import Ref, Repository
 
 _NO_NAME = 400
+_MARK_ID = r"[0-9]{8}T[0-9]{4,6}Z.*"
 
 
 def repository_named(client: LakeFSClient, name: str) -> Repository:
@@ -26,6 +27,8 @@ def repository_named(client: LakeFSClient, name: str) -> Repository:
         return client.repository(name)
     except LakeFSError as error:
         near = suggestion(client, name) if error.is_absent or error.status == _NO_NAME else ""
+        if re.fullmatch(_MARK_ID, name):
+            near = "It looks like the id of a mark: the name of the repository comes before it."
         if not near:
             raise
         raise LakeFSError(f"{error}. {near}", error.status, error.message) from None

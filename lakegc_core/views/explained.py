@@ -117,7 +117,10 @@ def _object_lines(repository: str, each: Json) -> list[str]:
 
 def _way_back(repository: str, each: Json, mark_id: str) -> str:
     """How to bring back an object that the sweep of a mark deleted."""
-    copy = each["quarantine"]
+    copy, saved = each["quarantine"], each["backup"]
+    if saved and not copy:
+        back = undo(repository, saved["mark_id"], saved["place"])
+        return f"to bring it back from the backup of that mark: {back} --path {argument(each['address'])}"
     back = f"{undo(repository, copy['mark_id'] if copy else mark_id)} --path {argument(each['address'])}"
     if not copy:
         return f"to bring it back, if a copy is kept: {back}"

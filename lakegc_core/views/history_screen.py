@@ -39,7 +39,7 @@ def marks_lines(marks: Sequence[Json]) -> list[str]:
         if mark["state"] in (COMPLETE, SWEPT, RETIRED) or "problem" in mark:
             lines += [*_interrupted(waiting), *_mark_lines(mark, above, newer_swept=newer_swept)]
             waiting, above = [], mark.get("refused", ())
-            newer_swept |= mark["state"] == SWEPT
+            newer_swept |= mark["state"] == SWEPT and _is_swept(mark)
         else:
             waiting.append(mark)
     return [line.rstrip() for line in (*lines, *_interrupted(waiting))]
@@ -66,7 +66,8 @@ def _mark_lines(mark: Json, above: Sequence[Json], *, newer_swept: bool) -> list
         return [f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']}: {shown(mark['problem'])}"]
     garbage = _amount(mark["expired"], mark["expired_bytes"]) + " expired"
     deleted = _amount(mark["deleted"], mark["bytes_deleted"]) + " deleted" if mark["sweeps"] else ""
-    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {mark['state']:<9} {garbage:>31} {deleted:>31}"
+    state = COMPLETE if mark["state"] == SWEPT and not _is_swept(mark) else mark["state"]
+    line = f"  {mark['mark_id']:<24} {_minute(mark['started_at']):<16} {state:<9} {garbage:>31} {deleted:>31}"
     return [
         f"{line}  {_remark(mark, newer_swept=newer_swept)}",
         *delay_lines(mark),
@@ -75,6 +76,11 @@ def _mark_lines(mark: Json, above: Sequence[Json], *, newer_swept: bool) -> list
             for each in mark.get("refused", ())
         ),
     ]
+
+
+def _is_swept(mark: Json) -> bool:
+    """True if a sweep of the mark is over, or has deleted anything."""
+    return bool(mark["deleted"]) or any(not sweep["broke_off"] and not sweep["at_work"] for sweep in mark["swept"])
 
 
 def _remark(mark: Json, *, newer_swept: bool) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakegc_core import pipeline
 from lakegc_core.answers.gone import gone
-from lakegc_core.answers.in_backups import backups, left, made_since, saved
+from lakegc_core.answers.in_backups import backups, backups_of, left, made_since, saved
 from lakegc_core.answers.in_quarantine import with_copies
 from lakegc_core.copies import backup as copying
 from lakegc_core.marks.artifacts import HOME
@@ -47,6 +47,12 @@ def test_backups_are_known_by_the_records_of_all_marks_and_by_lakegc_yaml(tmp_pa
         assert kept.places.keys() == {one, two, three} and kept.unknown == ()
         assert list(made_since(context, before)) == [f"a backup was made in {three} meanwhile: ask again"]
         assert not list(made_since(context, kept))
+
+        deleted = {"data/a": {"m1"}, "data/b": {"m1", "m2"}, "data/c": {"m3"}}
+        one_of, two_of = {"mark_id": "m1", "place": one}, {"mark_id": "m2", "place": two}
+        assert backups_of(context, deleted) == {"data/a": one_of, "data/b": two_of}
+        connect(context.workspace).write(f"{context.artifacts('m1').folder}/backup.json", b"[]")
+        assert backups_of(context, deleted) == {"data/b": two_of}, "who cannot read it names none"
 
         connect(kept.places[two]).write("data/a", b"abc")
         size = pa.array([None, None, 3], pa.int64())

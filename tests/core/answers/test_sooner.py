@@ -41,6 +41,7 @@ NOTHING = Explained(
     swept=(),
     restored=(),
     quarantine=None,
+    backup=None,
 )
 
 

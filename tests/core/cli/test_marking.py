@@ -546,12 +546,13 @@ def test_a_run_that_waits_says_until_when_as_other_commands_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     later = NOW.timestamp() + 86_400
-    monkeypatch.setattr(marking, "ready_at", lambda _: later)
     monkeypatch.setattr(marking.screen, "mark_screen", lambda _: "the mark")
     monkeypatch.setattr(marking.clock, "now", lambda: NOW)
     nothing: Any = None
-    for garbage, as_json in ((0, False), (1, False), (1, True)):
-        review: Any = SimpleNamespace(report={"objects": {"expired": garbage}}, authorized=True, verdicts=())
+    for ready, garbage, as_json in ((NOW.timestamp(), 0, False), (later, 1, False), (later, 1, True)):
+        monkeypatch.setattr(marking, "ready_at", lambda _, at=ready: at)
+        report = {"objects": {"expired": garbage}, "first_young": None}
+        review: Any = SimpleNamespace(report=report, authorized=True, verdicts=())
         options = argparse.Namespace(json=as_json, dry_run=False)
         assert marking._sweep_marked(options, nothing, review, nothing, nothing, [], {}) == 0
     words, found = capsys.readouterr().out.rsplit("\n", 2)[:2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakegc_core.copies.copied import CopyResult
@@ -36,4 +38,6 @@ def test_what_a_restore_could_not_do_is_said_with_what_helps_and_run_again_only_
 ) -> None:
     result = CopyResult("restore", "lake", "m1", "s3://b/ns", outcomes, 0, [], 1.0, is_undo=is_undo)
     assert says in result.trouble and bool(says) == bool(result.trouble)
+    named = replace(result, backup="/spare/my lake").trouble
+    assert ("lakegc restore lake m1 '/spare/my lake'." in named) == ("If there is a backup" in result.trouble)
     assert ("run it again" in result.trouble) == bool(outcomes.get("failed"))

@@ -42,6 +42,12 @@ def test_those_that_are_called_alike_are_named_beside_what_lakefs_says(lists: Sc
     assert str(raised.value).partition("and the endpoint")[2] == (f". {near}" if near else "")
 
 
+def test_the_id_of_a_mark_in_the_place_of_the_repository_is_told_as_that(lists: Scripted) -> None:
+    lists.on("GET", "/repositories/20261129T043839Z", Say(400, {"message": "argument repository: invalid value"}))
+    with pytest.raises(LakeFSError, match="looks like the id of a mark: the name of the repository comes before it"):
+        repository_named(lists.client, "20261129T043839Z")
+
+
 def test_a_name_in_upper_case_which_lakefs_refuses_names_the_one_that_is_meant(lists: Scripted) -> None:
     lists.on("GET", "/repositories/Repo", Say(400, {"message": "argument repository: invalid value"}))
     with pytest.raises(LakeFSError, match=r"invalid value.* Did you mean repo or repo-dev") as raised:

@@ -30,6 +30,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "swept": [],
         "restored": [],
         "quarantine": None,
+        "backup": None,
     }
     return HEAD | {"what": "t/1", "objects": [own | more], "objects_in_all": 1}
 
@@ -94,6 +95,16 @@ def test_of_an_object_whose_copy_lies_in_quarantine_it_is_said_until_when() -> N
         copy = {"mark_id": "m7", "until": until}
         screen = explain_screen(explained(size=None, swept=[DELETED], reason="young", quarantine=copy))
         assert f"\n  a copy lies in quarantine, {said}; {back}\n" in screen
+
+
+def test_of_an_object_whose_mark_has_a_backup_the_way_back_names_its_place() -> None:
+    saved = {"mark_id": "m7", "place": "s3://spare/my lake"}
+    screen = explain_screen(explained(size=None, swept=[DELETED], reason="young", backup=saved))
+    back = "lakegc restore lake m7 's3://spare/my lake' --path data/a/b"
+    assert f"\n  to bring it back from the backup of that mark: {back}\n" in screen
+    copy = {"mark_id": "m8", "until": None}
+    both = explain_screen(explained(size=None, swept=[DELETED], reason="young", backup=saved, quarantine=copy))
+    assert "a copy lies in quarantine" in both and "spare" not in both
 
 
 @pytest.mark.parametrize(("outcome", "said"), [("seen_again", "seen there again"), ("already_gone", "found gone")])

@@ -223,6 +223,8 @@ def test_a_sweep_that_broke_off_counts_what_its_journal_says(world: World) -> No
     gone = 4 - world.lying()
     assert found["totals"]["deleted"] <= gone, "what nobody was told of is told when the sweep is finished"
     assert found["marks"][0]["swept"][0]["broke_off"] and "a sweep broke off" in history_screen([found])
+    screen = history_screen([found | {"marks": [found["marks"][0] | {"deleted": 0}]}])
+    assert " complete " in screen and " swept " not in screen, "nothing was"
     lease_of = partial(Lease, context.workspace, f"{context.home}/{NAME}")
     for verb, said in (
         ("sweep lake m00", f"a sweep is at work: {gethostname()}"),
