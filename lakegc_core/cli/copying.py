@@ -140,7 +140,7 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     failures = report["failures"]
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in failures[:10]]
     if len(failures) > 10:
-        lines.append("    … and more: --json names up to 20")
+        lines.append("    … and more: see --json")
     lines += ["", f"  {'in' if result.verb == 'backup' or result.is_undo else 'from'} {report['place']}"]
     return "\n".join(lines)
 

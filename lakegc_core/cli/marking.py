@@ -287,12 +287,13 @@ def _sweep_marked(
         told[:] = [review.report]
         found |= {"mark": review.report, "backup": copy_report(saved)}
         marked = f"{screen.mark_screen(review.report)}\n\n{copy_screen(saved, found['backup'])}\n"
+    code = int(bool(saved and saved.failed))
     when, garbage = ready_at(context), review.report["objects"]["expired"]
     if review.authorized and (when > clock.now().timestamp() or not garbage):
         found["sweep_after"] = clock.instant(when)
         said = f"not swept yet: to be confirmed after {clock.from_minute(when)}" if garbage else "nothing to sweep"
         show(options, found, f"{marked}\n{(not garbage and screen.all_young(review.report).strip()) or said}")
-        return 0
+        return code
     if not options.json:
         print(marked)
     try:
@@ -307,7 +308,7 @@ def _sweep_marked(
     found["sweep"] = report.sweep_report(result)
     told.append(found["sweep"])
     show(options, found, screen.sweep_screen(found["sweep"]))
-    return _end(result) or int(bool(saved and saved.failed))
+    return _end(result) or code
 
 
 def _end(result: SweepResult) -> int:

@@ -36,7 +36,7 @@ from lakegc_core.marks.findings import FINDINGS_SCHEMA
 from lakegc_core.marks.json_files import encode, sealed
 from lakegc_core.marks.last_known import gone, readable_records, taken_back
 from lakegc_core.marks.ledger import records_of, write_report
-from lakegc_core.marks.one_copy import OneCopy
+from lakegc_core.marks.one_copy import MISSING, OneCopy
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.namespace import Namespace
@@ -102,6 +102,11 @@ def writable_place(context: MarkContext, place: str) -> StoreConfig:
     check_bucket(connect(target))
     connect(target).write(f"{folder_of(context)}/begun.json", encode(begun))
     return target
+
+
+def _place_on_record(context: MarkContext, copied: Copied) -> str:
+    """The place of the mark's backup, for whom copies are missing without it; SRC if none is on record."""
+    return (backup_place(context) if copied.objects.get(MISSING) else None) or "SRC"
 
 
 def _had(context: MarkContext, target: StoreConfig, mark_digest: str) -> int:
@@ -179,7 +184,7 @@ def restore(
         result = replace(
             CopyResult.of("restore", context, source, copied, started),
             is_undo=place is None,
-            backup=backup_place(context) or "SRC",
+            backup=_place_on_record(context, copied) if place is None else "SRC",
         )
         whole = place is None and not paths and not chosen and undo.all_read(spark, context)
         _close_restore(spark, context, folder, copied.journal, result, whole=whole)

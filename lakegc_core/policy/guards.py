@@ -37,7 +37,8 @@ from lakegc_core.policy.too_much import blast_radius
 Severity = Literal["ERROR", "WARN"]
 _SETTINGS = "lakegc.yaml"
 NEIGHBOURS, BACKUP = "neighbours", "backup"
-"""The guard that may let the sweep of a mark pass that it stopped: the sweep asks anew what is known of neighbours."""
+"""Guards that may stop a mark and let its sweep pass: the sweep asks anew what is known of neighbours, and whether the
+mark has a backup by then."""
 
 
 @dataclass(frozen=True)

@@ -276,37 +276,40 @@ def test_a_repository_without_rules_ends_with_3(spark: SparkSession, tmp_path_fa
         assert before.keys() - replay.files().keys() == replay.right()
 
 
-def test_a_run_makes_the_backup_that_is_required_before_it_sweeps(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture
+def unswept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    """A repository with one object of garbage."""
     with replayed("no_rules", tmp_path_factory.mktemp("cli")) as replay:
-        lakegc, spare = Command(replay, tmp_path_factory.mktemp("home"), spark), tmp_path_factory.mktemp("spare")
-        run = ["run", *lakegc.marking, "--rules", "keep-all-commits", "--yes", "--config", "strict.yaml"]
-        policy = "lease: external\nrepositories: [{match: '*', backup: required, backup_to: '%s'}]"
-        (lakegc.home / "strict.yaml").write_text(policy % spare, encoding="utf-8")
-        dry = lakegc.json_here(*run, "--mark-id", "m1", "--dry-run", code=3)
-        assert dry["backup"] is None and "backup" in dry["error"] and not list(spare.iterdir())
-        before = replay.files()
-        found = lakegc.json_here(*run, "--mark-id", "m2")
-        assert found["backup"]["outcomes"]["copied"] == 1 and found["mark"]["authorized"]
-        assert found["sweep"]["outcomes"]["deleted"] == 1
-        (gone,) = before.keys() - replay.files().keys()
-        assert {gone} == replay.right()
-        assert [path.name for path in spare.rglob("*") if gone.endswith(path.name)], "a copy lies there"
-        shown = lakegc.here(*run, "--mark-id", "m3").stdout
-        assert "backup" not in shown and "garbage                           0 objects" in shown
+        yield Command(replay, tmp_path_factory.mktemp("home"), spark)
+
+
+def run_with_backup(lakegc: Command, policy: str) -> list[str]:
+    """The arguments of a run that needs a backup. `policy`: what else lakegc.yaml says of the repository."""
+    config = f"lease: external\nrepositories: [{{match: '*', backup: required{policy}}}]"
+    (lakegc.home / "strict.yaml").write_text(config, encoding="utf-8")
+    return ["run", *lakegc.marking, "--rules", "keep-all-commits", "--yes", "--config", "strict.yaml"]
+
+
+def test_a_run_makes_the_backup_that_is_required_before_it_sweeps(unswept: Command, tmp_path: Path) -> None:
+    run, replay = run_with_backup(unswept, f", backup_to: '{tmp_path}'"), unswept.replay
+    dry = unswept.json_here(*run, "--mark-id", "m1", "--dry-run", code=3)
+    assert dry["backup"] is None and "backup" in dry["error"] and not list(tmp_path.iterdir())
+    before = replay.files()
+    found = unswept.json_here(*run, "--mark-id", "m2")
+    assert found["backup"]["outcomes"]["copied"] == 1 and found["mark"]["authorized"]
+    assert found["sweep"]["outcomes"]["deleted"] == 1
+    (gone,) = before.keys() - replay.files().keys()
+    assert {gone} == replay.right()
+    assert [path.name for path in tmp_path.rglob("*") if gone.endswith(path.name)], "a copy lies there"
+    shown = unswept.here(*run, "--mark-id", "m3").stdout
+    assert "backup" not in shown and "garbage                           0 objects" in shown
 
 
 def test_a_run_that_another_guard_stops_or_that_has_no_place_for_its_backup_copies_nothing(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    unswept: Command, tmp_path: Path
 ) -> None:
-    with replayed("no_rules", tmp_path_factory.mktemp("cli")) as replay:
-        lakegc, spare = Command(replay, tmp_path_factory.mktemp("home"), spark), tmp_path_factory.mktemp("spare")
-        run = ["run", *lakegc.marking, "--rules", "keep-all-commits", "--yes", "--config", "strict.yaml"]
-        head, to = "lease: external\nrepositories: [{match: '*', backup: required", f", backup_to: '{spare}'"
-        for number, more in enumerate(("", f"{to}, blast_radius: 1%")):
-            (lakegc.home / "strict.yaml").write_text(f"{head}{more}}}]", encoding="utf-8")
-            before = replay.files()
-            error = lakegc.json_here(*run, "--mark-id", f"m{number}", code=3)
-            assert error["backup"] is None and "backup" in error["error"]
-            assert not list(spare.iterdir()) and replay.files().keys() >= before.keys()
+    for number, policy in enumerate(("", f", backup_to: '{tmp_path}', blast_radius: 1%")):
+        before = unswept.replay.files()
+        error = unswept.json_here(*run_with_backup(unswept, policy), "--mark-id", f"m{number}", code=3)
+        assert error["backup"] is None and "backup" in error["error"]
+        assert not list(tmp_path.iterdir()) and unswept.replay.files().keys() >= before.keys()

@@ -144,6 +144,13 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
     assert "garbage still" not in copy_screen(saved, copy_report(saved))
 
 
+@pytest.mark.parametrize(("count", "told"), [(10, False), (11, True)])
+def test_the_screen_of_a_copy_says_if_it_leaves_problems_out(count: int, told: bool) -> None:
+    result = replace(UNDONE, problems=[{"address": f"data/{number}", "problem": "x"} for number in range(count)])
+    screen = copy_screen(result, copy_report(result))
+    assert ("    … and more: see --json\n" in screen) is told and screen.count("    data/") == 10
+
+
 @pytest.mark.parametrize(
     ("outcomes", "says"),
     [

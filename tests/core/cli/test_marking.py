@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from lakegc_core import pipeline
+from lakegc_core import clock, pipeline
 from lakegc_core.cli import main, marking, opening
 from lakegc_core.config.settings import Settings
+from lakegc_core.copies.copied import CopyResult
 from lakegc_core.errors import RefusedError, StoreError
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.json_files import encode
@@ -540,6 +541,24 @@ def test_no_mark_is_made_for_the_list_of_another_tool_where_nobody_can_be_asked_
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
     assert main(["sweep", "lake", "unified:run1"]) == 2
     assert "without a terminal it needs --yes" in capsys.readouterr().err
+
+
+def test_a_run_that_could_not_back_up_all_ends_with_1_also_where_nothing_can_be_swept_yet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    review: Any = SimpleNamespace(report={"objects": {"expired": 2}, "first_young": None}, authorized=True, verdicts=())
+    monkeypatch.setattr(marking, "ready_at", lambda _: clock.now().timestamp() + 60)
+    monkeypatch.setattr(marking.screen, "mark_screen", lambda _: "the mark")
+    monkeypatch.setattr(marking.pipeline, "review", lambda _: review)
+    nothing: Any = None
+    for failed in (0, 1):
+        saved = CopyResult("backup", "lake", "m1", "s3://b/spare", {"copied": 1, "failed": failed}, 9, [], 1.0)
+        monkeypatch.setattr(marking, "due_backup", lambda *_, result=saved: result)
+        told: list[Any] = [{"before": "the backup"}]
+        options = argparse.Namespace(json=True, dry_run=False)
+        assert marking._sweep_marked(options, nothing, review, nothing, nothing, told, {}) == failed
+        assert json.loads(capsys.readouterr().out)["backup"]["outcomes"]["failed"] == failed
+        assert told == [review.report]
 
 
 def test_a_run_that_waits_says_until_when_as_other_commands_do(
