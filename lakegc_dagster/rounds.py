@@ -146,7 +146,7 @@ class Marked:
     repository: str
     mark_id: str
     started_at: float
-    ready_at: float  # from then on a sweep can delete anything at all
+    ready_at: float  # when its one sweep is due
     expired: int  # objects
     stopped_by: str = ""  # guards that stop a sweep of it
     completed_at: float = 0.0  # when Dagster heard of it

@@ -24,6 +24,7 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import Amount, ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Verdict
+from lakegc_core.policy.safety import PATIENCE
 from lakegc_core.store.base import connect, heads
 from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
@@ -141,6 +142,16 @@ def ready_at(context: MarkContext) -> float:
         return confirmed_at(context)
     # What the mark before found is carried, and may lack only minutes of the gap.
     return max(listed_long_enough_at(context), expired.first_since + effective_level(context).gap.total_seconds())
+
+
+def best_swept_at(context: MarkContext) -> float:
+    """The time for the one sweep of a mark, unix seconds: the earliest that can delete anything, or up to PATIENCE later
+    if more is unreferenced for long enough then. Else what lacks minutes would wait for the next mark."""
+    gap = effective_level(context).gap.total_seconds()
+    first = max(ready_at(context), context.mark.require(Stage.EXPIRED_ADDRESSES).finished_at)
+    more = (since + gap for since, _ in context.mark.facts(ExpiredFacts).unconfirmed or ())
+    soon = (at for at in more if at <= first + PATIENCE.total_seconds())
+    return max((ready_at(context), *soon))
 
 
 def more_confirmed_at(context: MarkContext) -> float | None:

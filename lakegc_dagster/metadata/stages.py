@@ -28,7 +28,7 @@ from lakegc_core.policy.facts import (
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.staged import STAGED_SCHEMA
-from lakegc_core.sweep.authorize import confirmed_at, ready_at
+from lakegc_core.sweep.authorize import best_swept_at, confirmed_at
 from lakegc_core.views.words import human_bytes
 from lakegc_dagster.config import JUDGED_ANEW, LakegcConfig
 from lakegc_dagster.metadata.entries import DIGEST, READY, STARTED, STOPPED_BY, digest_shown
@@ -133,7 +133,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "authorized": review.authorized,
         **({STOPPED_BY: ", ".join(stopping)} if stopping else {}),
         **cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
-        READY: dg.MetadataValue.timestamp(ready_at(mark)),
+        READY: dg.MetadataValue.timestamp(best_swept_at(mark)),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
 

@@ -23,6 +23,7 @@ from lakegc_core.store.base import HeadAnswer, connect
 from lakegc_core.store.local.store import LocalStore
 from lakegc_core.sweep.authorize import (
     _marks_with_copies,
+    best_swept_at,
     check_look_delay,
     confirmed_at,
     judge,
@@ -173,6 +174,25 @@ def test_what_the_mark_of_the_night_before_found_is_waited_for_no_longer_than_it
     assert ready_at(context) - NOW.timestamp() == max(few_minutes, delay)
     lengthy = whole(served, mark_id="m2", expired=found, asked_at=None, first_since=carried + 3_600)
     assert ready_at(lengthy) - NOW.timestamp() == few_minutes + 3_600 > delay
+
+
+@pytest.mark.parametrize(("lacking", "waited"), [((300,), 300), ((300, 86_400), 300), ((3_601,), 0), ((), 0)], ids=str)
+def test_old_garbage_does_not_have_a_mark_swept_before_that_of_the_night_before_is_ready(
+    served: Lake, lacking: Sequence[int], waited: int
+) -> None:
+    """What a lock keeps is confirmed in each mark. The sensor sweeps a mark once: what lacked minutes of the gap then
+    had to wait for the mark of the next night."""
+    night_before = NOW.timestamp() - FULL.gap.total_seconds()
+    context = whole(
+        served,
+        expired={"objects": 6, "bytes": 6},
+        confirmed={"objects": 1, "bytes": 1},
+        unconfirmed=[[night_before + each, {"objects": 5, "bytes": 5}] for each in lacking],
+        asked_at=None,
+        first_since=night_before - DAY,
+    )
+    assert best_swept_at(context) == max(ready_at(context), NOW.timestamp() + waited)
+    assert ready_at(context) <= NOW.timestamp()
 
 
 def test_a_stricter_lakegc_yaml_lengthens_the_gap(served: Lake) -> None:
