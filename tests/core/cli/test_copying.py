@@ -140,6 +140,7 @@ def test_the_screen_says_what_is_back_and_what_neither_quarantine_nor_the_store_
     assert "  2 copied: 2 of 3 are back at their place\n" in screen and screen.endswith("\n  in s3://b/ns")
     assert "1 objects   neither quarantine nor the store keeps them" in screen and "backup" not in screen
     assert "  what nothing refers to is garbage still: a sweep of a later mark deletes it again\n" in screen
+    assert "  `du` and `whatif` answer again from a mark that begins an hour from now" in screen
     saved = replace(UNDONE, verb="backup", is_undo=False)
     assert "garbage still" not in copy_screen(saved, copy_report(saved))
 
