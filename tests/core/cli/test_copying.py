@@ -191,4 +191,8 @@ def test_a_restore_of_a_mark_that_was_never_swept_ends_before_spark_is_started(
     monkeypatch.setattr(undo, "check_keeps", lambda _: None)  # a store that may keep something
     desk.mark("m1", garbage=["data/a"])
     assert main(["restore", "lake", "m1"]) == 1
-    assert "Mark m1 of lake was never swept: there is nothing to bring back." in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("Mark m1 of lake was never swept: there is nothing to bring back.\n")
+    swept = desk.mark("m0", garbage=["data/a"])
+    connect(swept.workspace).write(f"{swept.mark.folder}/sweeps/1/plan.json", b"{}")
+    assert main(["restore", "lake", "m1"]) == 1
+    assert capsys.readouterr().err.endswith("there is nothing to bring back. Marks that were: m0.\n")
