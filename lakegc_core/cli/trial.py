@@ -65,6 +65,7 @@ def _tried(trial: Trial, options: argparse.Namespace, reporter: Reporter) -> int
 
 def _made(trial: Trial, tell: Tell) -> Diagnosis:
     """The repository is made, and the doctor asked."""
+    trial.check()
     tell(f"1. A throw-away repository in {trial.grounds.uri}/")
     tell(f"   (if this breaks off: {trial.grounds.removal})")
     trial.make()
