@@ -95,6 +95,12 @@ class Symptom(StrEnum):
     BILL_DID_NOT_FALL = "bill-did-not-fall"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things: 1 sweep, 1,200 sweeps. `one`: what one of them is called. `many`: what several are called, if
+    that is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def see(symptom: str) -> str:
     """The sentence that sends people to the runbook for a symptom, or for a guard that failed (by its name)."""
     return f"See docs/runbook.md#{symptom}."

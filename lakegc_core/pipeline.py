@@ -21,7 +21,7 @@ from lakegc_core.copies.drill_objects import Wanted
 from lakegc_core.copies.undo import check_keeps
 from lakegc_core.errors import LakegcError
 from lakegc_core.marks.address_lists import as_lines
-from lakegc_core.marks.artifacts import Manifest
+from lakegc_core.marks.artifacts import Manifest, read_once
 from lakegc_core.marks.backups import COPIED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
@@ -82,11 +82,12 @@ def mark(spark: SparkSession, context: MarkContext) -> Review:
     """Run the five marking stages, each unless its manifest stands, and judge the result. RefusedError at once for a
     repository without rules, where that is not wanted."""
     check_beforehand(context)
-    with context.lease("mark"):
-        for stage in MARKING.values():
-            stage(spark, context)
-    found = review(context)
-    publish(context, found.report)
+    with read_once():
+        with context.lease("mark"):
+            for stage in MARKING.values():
+                stage(spark, context)
+        found = review(context)
+        publish(context, found.report)
     return found
 
 

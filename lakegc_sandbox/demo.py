@@ -71,7 +71,8 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
         print(text, file=out, flush=True)
 
     tell("1. A lakeFS repository with two months of history: branches, a tag, staged and dropped uploads")
-    sandbox, name = _lake_in(folder)
+    sandbox = _sandbox_in(folder)
+    name = _history_in(sandbox)
     with SandboxServer(sandbox, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY) as server:
         server_settings = ServerSettings(server.url, _ACCESS_KEY, _SECRET_KEY)
         settings = Settings(server=server_settings, repositories=(RepositoryPolicy(match="*", safety="full"),))
@@ -97,14 +98,25 @@ def _demo(folder: Path, reporter: Reporter, *, as_json: bool) -> int:
     return 1 if result.failed else 0
 
 
-def _lake_in(folder: Path) -> tuple[Sandbox, str]:
-    """A sandbox with the demo's history in a folder, and its repository. SettingsError if the folder cannot be written,
-    or holds anything, such as an earlier demo."""
-    try:
+def _sandbox_in(folder: Path) -> Sandbox:
+    """A sandbox in a folder, in which nothing is written yet. SettingsError if the folder cannot be read, or holds
+    anything, such as an earlier demo."""
+    with _folder_is_usable(folder):
         if folder.exists() and any(folder.iterdir()):
             raise SettingsError(f"{folder} is not empty. A sandbox begins in a new folder: name another one (--dir).")
-        sandbox = Sandbox(folder)
-        return sandbox, build_demo(sandbox)
+        return Sandbox(folder)
+
+
+def _history_in(sandbox: Sandbox) -> str:
+    """Write the demo's history. Returns the name of its repository. SettingsError if the folder cannot be written."""
+    with _folder_is_usable(sandbox.root):
+        return build_demo(sandbox)
+
+
+@contextmanager
+def _folder_is_usable(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise SettingsError(
             f"The sandbox cannot write to {folder}: {error.strerror or error}. Name another folder: --dir."
@@ -212,13 +224,14 @@ def _paths(client: LakeFSClient, repository: str) -> list[tuple[str, str]]:
 def serve(folder: str | None, port: int, reporter: Reporter) -> int:
     """Serve a sandbox lakeFS with the demo's history until interrupted; print how to reach it."""
     with tempfile.TemporaryDirectory(prefix="lakegc-sandbox-") as fresh:
-        sandbox, name = _lake_in(Path(folder or fresh))
-        try:
+        sandbox = _sandbox_in(Path(folder or fresh))
+        try:  # before anything is written
             server = SandboxServer(sandbox, port=port, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
         except OSError as error:
             raise SettingsError(
                 f"--port {port} cannot be served: {error.strerror}. Without --port, a free one is taken."
             ) from None
+        name = _history_in(sandbox)
         print(f"export LAKECTL_SERVER_ENDPOINT_URL={server.url}")
         print(f"export LAKECTL_CREDENTIALS_ACCESS_KEY_ID={_ACCESS_KEY}")
         print(f"export LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY={_SECRET_KEY}")

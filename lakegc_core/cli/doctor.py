@@ -12,9 +12,9 @@ from lakegc_core.config.which_file import settings_line
 from lakegc_core.doctor.examine import examine, examine_all
 from lakegc_core.doctor.finding import Diagnosis, Finding, Level
 from lakegc_core.errors import RefusedError
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.views.progress import Reporter
-from lakegc_core.views.words import counted, money, shown
+from lakegc_core.views.words import money, shown
 
 _WIDTH = 120
 _SIGNS = {Level.ALARM: "✗", Level.WARNING: "!", Level.NOTE: "·"}

@@ -321,10 +321,11 @@ def _end(result: SweepResult) -> int:
 
 
 def accepted_by(options: argparse.Namespace) -> dict[str, str]:
-    """The reasons that the options give for guards that they accept. SettingsError if one is missing."""
-    if options.accept and not (options.because or "").strip():
-        raise SettingsError('--accept needs --because "…": the reason goes into the report.')
-    return guards.check_accepted(dict.fromkeys(options.accept, options.because or ""))
+    """The reason that the options give for guards that they accept. SettingsError for one without the other."""
+    because = (options.because or "").strip()
+    if bool(options.accept) != bool(because):
+        raise SettingsError('--accept GUARD and --because "…" go together: the report says why what was accepted.')
+    return guards.check_accepted(dict.fromkeys(options.accept, because))
 
 
 def _check_terminal(options: argparse.Namespace, verb: str) -> None:

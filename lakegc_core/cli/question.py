@@ -7,10 +7,10 @@ from lakegc_core.marks.backups import backup_place
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.ledger import brought_back
 from lakegc_core.marks.sweeps import finished_sweeps
-from lakegc_core.names import Json, Outcome
+from lakegc_core.names import Json, Outcome, counted
 from lakegc_core.policy.facts import Amount
 from lakegc_core.store.base import connect
-from lakegc_core.views.words import came_back, comes_back, counted, human_bytes, undo
+from lakegc_core.views.words import came_back, comes_back, human_bytes, undo
 
 
 def question(context: MarkContext, report: Json) -> str:

@@ -15,7 +15,7 @@ from lakegc_core.clock import duration
 from lakegc_core.doctor.finding import Diagnosis
 from lakegc_core.errors import RefusedError, SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.policy.safety import DEFAULT_MIN_AGE, FULL
 from lakegc_core.trial.grounds import Grounds
 from lakegc_core.trial.history import RULE
@@ -24,7 +24,7 @@ from lakegc_core.trial.writer import LakeFSWriter
 from lakegc_core.views.progress import Reporter
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.screen import mark_screen, sweep_screen
-from lakegc_core.views.words import comes_back, counted, human_bytes, undo
+from lakegc_core.views.words import comes_back, human_bytes, undo
 
 INTERRUPTED = 130
 
@@ -65,6 +65,7 @@ def _tried(trial: Trial, options: argparse.Namespace, reporter: Reporter) -> int
 
 def _made(trial: Trial, tell: Tell) -> Diagnosis:
     """The repository is made, and the doctor asked."""
+    trial.check()
     tell(f"1. A throw-away repository in {trial.grounds.uri}/")
     tell(f"   (if this breaks off: {trial.grounds.removal})")
     trial.make()

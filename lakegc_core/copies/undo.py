@@ -45,6 +45,8 @@ delete that was sent: a store that answers with an error may have deleted all th
 _NOT_SENT = (NO_ETAG, NOT_COPIED, COPY_DIFFERS)
 """Failures of objects of which no delete was sent."""
 
+_NAMED = 3  # in an error
+
 
 def check_keeps(context: MarkContext) -> None:
     """Say so if nothing lies in quarantine, and the store keeps nothing of what is deleted now: it may have kept what a
@@ -136,9 +138,11 @@ def is_swept(context: MarkContext) -> bool:
 def check_swept(context: MarkContext) -> None:
     """MarkError if no sweep of the mark was begun: then it deleted nothing."""
     if not is_swept(context):
-        header = context.header
+        header, store = context.header, connect(context.workspace)
+        others = [each.mark_id for each in Shelf.of(context) if sweeps_of(store, each.mark.folder)]
+        told = f" Marks that were: {', '.join(others[-_NAMED:])}." if others else ""
         raise MarkError(
-            f"Mark {header.mark_id} of {header.repository} was never swept: there is nothing to bring back."
+            f"Mark {header.mark_id} of {header.repository} was never swept: there is nothing to bring back.{told}"
         )
 
 

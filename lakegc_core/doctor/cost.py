@@ -54,8 +54,8 @@ def of_clean_mark(manifests: Mapping[str, Manifest], marks: int) -> Requests:
     listings = _listings_for_dump(staged)
     pages = expired.pages_asked + (3 + listings) * (commits.branches // _PAGE) + commits.tags // _PAGE + staged.pages
     return Requests(
-        lists=32 + 5 * marks + listed.units + listed.objects // _PAGE,
-        reads=69 + 12 * marks + files + round(_READINGS * parts) + expired.heads,
+        lists=32 + 6 * marks + listed.units + listed.objects // _PAGE,
+        reads=46 + 9 * marks + files + round(_READINGS * parts) + expired.heads,
         writes=17 + parts + 2 * _parts(manifests, Stage.EXPIRED_ADDRESSES),
         deletes=0,
         lakefs=16 + listings + _refs_asked(commits) + (expired.asked_at is not None) + pages,

@@ -15,6 +15,7 @@ from lakegc_core.marks.emptying import overdue
 from lakegc_core.marks.shelf import strangers
 from lakegc_core.marks.sweeps import finished_sweeps, left_nothing
 from lakegc_core.marks.workspaces import holds_marks, left_behind
+from lakegc_core.names import counted
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts, ExpiredFacts
 from lakegc_core.policy.guards import BY_NAME, NEIGHBOURS, Verdict
 from lakegc_core.policy.safety import FULL, level_to_read
@@ -71,8 +72,8 @@ def _overdue(context: RepositoryContext) -> Iterator[Finding]:
         first = min(found.values())
         yield warning(
             "quarantine-overdue",
-            f"Copies of what {len(found):,} marks would delete stay in quarantine, although the time of the first was "
-            f"over on {minute(first)}: {some(sorted(found))}.",
+            f"Copies of what {counted(len(found), 'mark')} would delete stay in quarantine, although the time of the "
+            f"first was over on {minute(first)}: {some(sorted(found))}.",
             "Only `lakegc retire` empties a quarantine, and only once a complete mark began after its time.",
             f"lakegc mark {context.repository.id}, then lakegc retire {context.repository.id}, which says of each why "
             "it stays. In Dagster, turn on the schedule retire_marks.",
@@ -155,7 +156,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
     if ignored:
         yield note(
             "ignored-commits",
-            f"Mark {context.header.mark_id} ignored {len(ignored):,} commits by lakegc.yaml: {', '.join(ignored)}.",
+            f"Mark {context.header.mark_id} ignored {counted(len(ignored), 'commit')} by lakegc.yaml: "
+            f"{', '.join(ignored)}.",
             "What only they refer to is garbage, if their metaranges cannot be read, by lakeFS neither. Of their "
             "parents only those count that lakeFS knows.",
             "Nothing, if their data may go. Otherwise take them out of `ignore_commits`: marks then fail as before.",
@@ -164,8 +166,8 @@ def _ignored(context: MarkContext) -> Iterator[Finding]:
     if committed.ranges_ignored:
         yield note(
             "ignored-ranges",
-            f"Mark {context.header.mark_id} passed over {committed.ranges_ignored:,} ranges that it could not read and "
-            f"that only commits of `ignore_commits` have: {', '.join(committed.ranges_ignored_ids)}.",
+            f"Mark {context.header.mark_id} passed over {counted(committed.ranges_ignored, 'range')} that it could not "
+            f"read and that only commits of `ignore_commits` have: {', '.join(committed.ranges_ignored_ids)}.",
             "What only they refer to is garbage. What the other ranges of these commits refer to is kept.",
             "Nothing, if their data may go. Otherwise bring the files back: the next mark reads them.",
         )

@@ -11,6 +11,7 @@ from lakegc_core.doctor.finding import Finding, Level, alarm, note, sentence, so
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.client import LakeFSClient
 from lakegc_core.lakefs.models import GcRules, Repository
+from lakegc_core.names import counted
 from lakegc_core.policy import safety
 
 _FOREVER = 3650  # days: nobody means to wait for so long
@@ -78,10 +79,11 @@ def _endless(repository: Repository, rules: GcRules) -> Iterator[Finding]:
     shortest = min([rules.default_retention_days, *rules.branches.values()])
     age = clock.now().timestamp() - repository.creation_date
     if shortest >= _FOREVER:
-        level, what = Level.WARNING, f"The shortest rule keeps history for {shortest:,} days."
+        level, what = Level.WARNING, f"The shortest rule keeps history for {counted(shortest, 'day')}."
     elif timedelta(seconds=age) > timedelta(days=_YOUNG) and shortest * 86400 > age:
         level = Level.NOTE
-        what = f"The shortest rule, {shortest:,} days, is longer than the repository is old ({age / 86400:,.0f} days)."
+        old = f"{age / 86400:,.0f} days"
+        what = f"The shortest rule, {counted(shortest, 'day')}, is longer than the repository is old ({old})."
     else:
         return
     why = "The rules keep every version that a branch showed. Only what was never committed becomes garbage."

@@ -34,7 +34,7 @@ from lakegc_core.inventory.shards import ShardReading, add_counts
 from lakegc_core.marks.context import DEFAULT_PREFIX, MarkContext
 from lakegc_core.marks.layers import LITTLE, Basis, choose, listed_before
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, counted
 from lakegc_core.policy.facts import ListingFacts
 from lakegc_core.policy.namespace import Namespace, overlapping
 from lakegc_core.policy.xids import is_shard
@@ -164,8 +164,8 @@ def _nested_file(context: MarkContext, units: Dataset) -> str:
 def _said(anew: list[str], units: list[str]) -> str:
     """The amount that is to be listed, in words."""
     shards = sum(is_shard(folder) for folder in anew)
-    plain = f"{len(anew) - shards:,} of {len(units):,} units"
-    return f"{plain}, and what changed in {shards:,} shards" if shards else plain
+    plain = f"{len(anew) - shards:,} of {counted(len(units), 'unit')}"
+    return f"{plain}, and what changed in {counted(shards, 'shard')}" if shards else plain
 
 
 def _of_shards(rows: Dataset) -> tuple[dict[str, dict[str, int]], set[str]]:

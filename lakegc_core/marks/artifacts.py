@@ -335,9 +335,9 @@ _seen: ContextVar[dict[tuple[StoreConfig, str], bytes] | None] = ContextVar("_se
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Within the block no header and no manifest is asked for twice: they are never changed. What is not there yet is
-    asked for again."""
-    token = _seen.set({})
+    """Within the outermost block no header and no manifest is asked for twice: they are never changed. What is not
+    there yet is asked for again."""
+    token = _seen.set({} if (outer := _seen.get()) is None else outer)
     try:
         yield
     finally:

@@ -165,7 +165,8 @@ def _problem(context: MarkContext, layers: Sequence[Layer]) -> str:
     if since := _made_since(context, header.started_at):
         return f"mark {since}, which it cannot go on from, was made since mark {newest.mark_id}"
     if context.header.mode != INCREMENTAL and len(layers) >= context.policy.clean_every:
-        return f"{len(layers)} marks rest on one another by now"
+        every = "every mark is to be a clean one (clean_every: 1)"
+        return every if len(layers) == 1 else f"{len(layers)} marks rest on one another by now"
     if restored := restored_since(context, header.started_at):
         return (
             f"objects of mark {restored.mark_id} were restored since mark {newest.mark_id} began, or less than an hour "

@@ -140,12 +140,11 @@ class Shelf:
     def newest_complete(self, wanted: Callable[[Header, Standing], bool]) -> MarkArtifacts | None:
         """The complete mark that was begun last of those that are `wanted`. One of which `wanted` raises MarkError
         vouches for nothing."""
-        found = [
-            (each.header.started_at, each.mark)
-            for each in self
-            if each.header is not None and each.is_complete and _told(partial(wanted, each.header, each)) is True
-        ]
-        return max(found, key=lambda each: each[0])[1] if found else None
+        begun = [(each.header, each) for each in self if each.header is not None]
+        for header, each in sorted(begun, key=lambda each: each[0].started_at, reverse=True):
+            if each.is_complete and _told(partial(wanted, header, each)) is True:
+                return each.mark
+        return None
 
 
 def check_clock(header: Header, manifests: Mapping[str, Manifest], level: Level) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic
 from lakegc_core import clock
 from lakegc_core.marks.artifacts import Manifest, read_once
 from lakegc_core.marks.context import MarkContext
-from lakegc_core.names import BEGINS, STAGES
+from lakegc_core.names import BEGINS, STAGES, counted
 from lakegc_core.policy.facts import F
 from lakegc_core.tables.parts import Part
 
@@ -77,5 +77,5 @@ def _run_stage(stage: str, spark: SparkSession, context: MarkContext, body: Stag
             bytes=sum(part.bytes for part in own),
         )
     )
-    context.say(f"{stage}: {manifest.rows:,} rows in {manifest.seconds:.1f} s")
+    context.say(f"{stage}: {counted(manifest.rows, 'row')} in {manifest.seconds:.1f} s")
     return StageResult(manifest, resumed=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from lakegc_core.clock import duration, is_to_come, roughly
-from lakegc_core.names import STAGES, Reason
+from lakegc_core.names import STAGES, Reason, counted
 from lakegc_core.policy import causes
 from lakegc_core.policy.evidence import Evidence, FinishedStage
 from lakegc_core.policy.facts import Compared, largest_skew
@@ -56,21 +56,24 @@ def completeness(evidence: Evidence) -> Finding:
         wrong.append("the ranges that were read are not those that the metaranges refer to")
     if wrong:
         return False, f"Not everything was read: {'; '.join(wrong)}. Make a new mark."
-    lost = f" but {committed.ranges_ignored:,} ranges that cannot be, and that only commits of `ignore_commits` have"
+    ignored = counted(committed.ranges_ignored, "range")
+    lost = f" but {ignored} that cannot be, and that only commits of `ignore_commits` have"
     what = f"Everything was read{lost if committed.ranges_ignored else ''}"
-    read = f"{committed.metaranges:,} metaranges, {committed.ranges:,} ranges with {committed.entries:,} entries"
-    return True, f"{what}: {staged.pages:,} pages of the staged dump, {read}."
+    ranges = f"{counted(committed.metaranges, 'metarange')}, {counted(committed.ranges, 'range')}"
+    entries = counted(committed.entries, "entry", "entries")
+    return True, f"{what}: {counted(staged.pages, 'page')} of the staged dump, {ranges} with {entries}."
 
 
 def heads_and_tags(evidence: Evidence) -> Finding:
     commits = evidence.commits
-    tags = f"{commits.tags:,} tags" if commits.tags_protected else "no tags (protect_tags is off)"
+    branches = counted(commits.branches, "branch", "branches")
+    tags = counted(commits.tags, "tag") if commits.tags_protected else "no tags (protect_tags is off)"
     if commits.branches < 1 or commits.refs_not_retained:
         return False, (
-            f"{commits.refs_not_retained:,} heads or tags of {commits.branches:,} branches are not among the "
+            f"{commits.refs_not_retained:,} heads or tags of {branches} are not among the "
             "retained commits. Make a new mark; if it stays so, report it."
         )
-    return True, f"The heads of {commits.branches:,} branches and {tags} are retained."
+    return True, f"The heads of {branches} and {tags} are retained."
 
 
 def candidates(evidence: Evidence) -> Finding:

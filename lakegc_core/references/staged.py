@@ -29,7 +29,7 @@ from lakegc_core.lakefs.models import ObjectStats, StagedDump
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities, elsewhere_rows, sum_authorities
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage
+from lakegc_core.names import Json, Stage, counted
 from lakegc_core.policy.facts import StagedFacts
 from lakegc_core.policy.namespace import ADDRESS_FULL, ADDRESS_RELATIVE, Namespace
 from lakegc_core.policy.places import ODD_PATH, have, place_of
@@ -58,7 +58,7 @@ def dump_staged(spark: SparkSession, context: MarkContext, folder: str) -> Stage
     dumps = _dumped(context)
     keys = [key for dump in dumps for key in _files_of(context, dump)]
     pages = sum(dump.pages for dump in dumps)
-    context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {pages:,} pages, {len(keys):,} files")
+    context.say(f"{Stage.UNCOMMITTED_ADDRESSES}: {counted(pages, 'page')}, {counted(len(keys), 'file')}")
     read = partial(_read_dump, context.outputs, DatasetFolder(context.workspace, folder), context.namespace)
     shares = [keys[number::32] for number in range(min(32, len(keys)))]
     parts = parts_of(run_tasks(spark, shares, read), [Stage.UNCOMMITTED_ADDRESSES])[Stage.UNCOMMITTED_ADDRESSES]

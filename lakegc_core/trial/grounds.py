@@ -122,17 +122,18 @@ class Grounds:
         return own
 
     def check_free(self, client: LakeFSClient) -> None:
-        """RefusedError if a repository has the name or the place, or if a marker lies there. Writes nothing."""
+        """RefusedError if a repository has the name or the place, or if a marker lies there. StoreError if there is no
+        such bucket. Writes nothing."""
         if self.check_neighbours(client) is not None:
             raise RefusedError(f"Repository {self.name} exists already. Nothing was changed; try again.")
-        if head_if_there(connect(self.store), MARKER) is not None:
+        store = connect(self.store)
+        check_bucket(store)
+        if head_if_there(store, MARKER) is not None:
             raise self._not_empty()
 
     def claim(self) -> None:
-        """Put the marker down. RefusedError if anything else lies there; then the marker is taken back. StoreError if
-        there is no such bucket."""
+        """Put the marker down. RefusedError if anything else lies there; then the marker is taken back."""
         store = connect(self.store)
-        check_bucket(store)
         store.write(MARKER, json.dumps(self._marker() | {"at": clock.now().isoformat()}).encode())
         if any(key != MARKER for key in _keys(store)):
             store.delete_many([MARKER])

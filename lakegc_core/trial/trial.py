@@ -75,10 +75,13 @@ class Trial:
     def writer(self) -> LakeFSWriter:
         return LakeFSWriter(self.settings.server, self.grounds.name)
 
-    def make(self) -> None:
-        """Claim the grounds, and make the repository with its history. RefusedError where anything lies already."""
+    def check(self) -> None:
+        """RefusedError or StoreError if the trial cannot be made at its place. Writes nothing."""
         self.grounds.check_blockstore(self.client)
         self.grounds.check_free(self.client)
+
+    def make(self) -> None:
+        """Claim the grounds, and make the repository with its history. RefusedError where anything lies already."""
         self.is_left = True
         try:
             self.grounds.claim()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lakegc_core.clock import instant
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.policy.holds import fixed_prefix
 from lakegc_core.views.answers import BESIDES
-from lakegc_core.views.words import argument, counted, from_the_minute, human_bytes, shown, to_the_minute
+from lakegc_core.views.words import argument, from_the_minute, human_bytes, shown, to_the_minute
 
 _KEEPERS = 8
 """Keepers of an object that the screen names; the JSON has more."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from lakegc_core.names import Json
-from lakegc_core.views.words import counted, human_bytes, monthly, shown, to_the_minute
+from lakegc_core.names import Json, counted
+from lakegc_core.views.words import human_bytes, monthly, shown, to_the_minute
 
 _ROWS = 20
 """A screen shows at most so many branches, tags and holds; the JSON has all."""

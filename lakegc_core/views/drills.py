@@ -6,8 +6,8 @@ from lakegc_core.clock import instant, roughly
 from lakegc_core.marks import drills
 from lakegc_core.marks.context import RepositoryContext
 from lakegc_core.marks.drills import PASSED
-from lakegc_core.names import Json
-from lakegc_core.views.words import ago, counted, human_bytes, shown
+from lakegc_core.names import Json, counted
+from lakegc_core.views.words import ago, human_bytes, shown
 
 WAYS = {
     "quarantine": "out of quarantine",

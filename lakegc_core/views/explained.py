@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lakegc_core.marks.backups import COPIED
-from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Symptom, see
+from lakegc_core.names import SEEN_AGAIN, Json, Outcome, Symptom, counted, see
 from lakegc_core.views.answers import BESIDES, amount_line, heading
-from lakegc_core.views.words import argument, counted, human_bytes, shown, to_the_minute, undo
+from lakegc_core.views.words import argument, human_bytes, shown, to_the_minute, undo
 
 _HOLDERS = 8
 """Holders of an object that a screen names; the JSON has more."""

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from lakegc_core.clock import instant, roughly
 from lakegc_core.marks.artifacts import CLEAN
-from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, see
+from lakegc_core.names import STILL_THERE, Json, Outcome, Symptom, counted, see
 from lakegc_core.views.waits import delay_in_words
 from lakegc_core.views.words import (
     BROUGHT_BACK_REMARK,
     CHANGED_REMARK,
     NOT_IN_BACKUP_REMARK,
     UNKNOWN_REMARK,
-    counted,
     freed,
     from_the_minute,
     gone_by,

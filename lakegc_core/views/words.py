@@ -11,7 +11,7 @@ from shlex import quote
 
 from lakegc_core import clock
 from lakegc_core.clock import duration, roughly
-from lakegc_core.names import Json, Outcome
+from lakegc_core.names import Json, Outcome, counted
 from lakegc_core.policy.holds import PATH
 from lakegc_core.sweep.result import freed as bytes_freed
 
@@ -109,10 +109,8 @@ def held_by(report: Json) -> str:
     """Holds that keep objects which nothing else keeps, in words; and what counts as committed by holds."""
     paths = [hold for hold in report.get("holds", ()) if hold.startswith(f"{PATH}:")]
     commits = report["commits"]["kept_by"].get("hold", 0)
-    said = [
-        f"by {', '.join(paths)}" if paths else "",
-        f"the {commits:,} commits held count as committed" if commits else "",
-    ]
+    committed = f"{counted(commits, 'commit')} held {'counts' if commits == 1 else 'count'} as committed"
+    said = [f"by {', '.join(paths)}" if paths else "", f"the {committed}" if commits else ""]
     return " · ".join(filter(None, said))
 
 
@@ -139,11 +137,6 @@ def yearly(size: int, price: Json | None) -> str:
 def money(cost: float, price: Json) -> str:
     """An amount of the price's currency, in words."""
     return f"about {cost:,.2f} {price['currency']}" if cost >= 0.005 else f"less than 0.01 {price['currency']}"
-
-
-def counted(number: int, one: str) -> str:
-    """A number of things: 1 sweep, 1,200 sweeps. `one`: what one of them is called."""
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
 def freed(report: Json) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from lakegc_core import clock
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.drills import last_drill
+from lakegc_core.names import counted
 from lakegc_core.pipeline import Review
 from lakegc_core.policy.drilled import passed
 from lakegc_core.policy.facts import (
@@ -45,13 +46,12 @@ def in_short(options: LakegcConfig, facts: StageFacts, mark: MarkContext, review
         case StagedFacts():
             return f"{facts.rows + facts.rows_of_branch_listings:,} addresses are named as staged."
         case CommitsFacts():
-            refs = f"{facts.branches:,} branches and {facts.tags:,} tags"
-            return f"{facts.retained:,} of {facts.known:,} commits are retained. There are {refs}."
+            refs = f"{counted(facts.branches, 'branch', 'branches')} and {counted(facts.tags, 'tag')}"
+            return f"{facts.retained:,} of {facts.known:,} commits are retained, for {refs}."
         case CommittedFacts():
-            return (
-                f"The retained commits refer to {facts.entries:,} entries in {facts.ranges:,} ranges; "
-                f"{facts.ranges_added:,} ranges are new, {facts.ranges_dropped:,} are no longer retained."
-            )
+            entries, ranges = counted(facts.entries, "entry", "entries"), counted(facts.ranges, "range")
+            changed = f"{facts.ranges_added:,} new, {facts.ranges_dropped:,} no longer retained"
+            return f"The retained commits refer to {entries} in {ranges} ({changed})."
         case ExpiredFacts():
             return _garbage(options, facts, mark, review)
         case _:

@@ -10,13 +10,12 @@ from lakegc_core.answers.du import Usage
 from lakegc_core.answers.whatif import Point, WhatIf
 from lakegc_core.copies.copied import CopyResult
 from lakegc_core.marks.retire import Retirement
-from lakegc_core.names import FAILED, Json, Outcome
+from lakegc_core.names import FAILED, Json, Outcome, counted
 from lakegc_core.sweep.result import SweepResult
 from lakegc_core.views.report import sweep_report
 from lakegc_core.views.words import (
     CHANGED_REMARK,
     NOT_IN_BACKUP_REMARK,
-    counted,
     deleted,
     gone_by,
     human_bytes,

@@ -636,6 +636,7 @@ def test_a_port_that_is_taken_is_wrong_usage(tmp_path: Path, capsys: pytest.Capt
         assert main(["sandbox", "--port", str(port), "--dir", str(tmp_path / "lake")]) == 2
     said = capsys.readouterr().err
     assert f"--port {port} cannot be served: Address already in use. Without --port, a free one is taken." in said
+    assert not (tmp_path / "lake").exists(), "nothing was written: the same command works with another port"
 
 
 def test_the_demo_is_repeatable(tmp_path: Path) -> None:

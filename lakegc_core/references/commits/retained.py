@@ -23,7 +23,7 @@ from lakegc_core.lakefs.models import Commit, DumpRefs, PreparedCommits, Ref
 from lakegc_core.marks.artifacts import MarkArtifacts
 from lakegc_core.marks.context import MarkContext, output_key
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Json, Stage, Symptom, see
+from lakegc_core.names import Json, Stage, Symptom, counted, see
 from lakegc_core.policy.facts import CommitsFacts
 from lakegc_core.policy.retention import Rules, main_parent, rules_json
 from lakegc_core.references.commits.commit_walk import (
@@ -269,7 +269,7 @@ def walk_until_known(run: Run, context: MarkContext, walk: Walk) -> list[Json]:
                 f"More than {MOST_FETCHED:,} commits of {context.header.repository} are missing from lakeFS's own "
                 "dump of all commits. Nothing can be called garbage on such a graph. Run this again."
             )
-        context.say(f"{Stage.RETENTION_COMMITS}: {len(unknown):,} commits are not in the dump")
+        context.say(f"{Stage.RETENTION_COMMITS}: not in the dump: {counted(len(unknown), 'commit')}")
         for commit_id in unknown:
             _fetch_line(context, commit_id, depth, walk)
         depth *= 2

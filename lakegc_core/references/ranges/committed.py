@@ -17,7 +17,7 @@ from lakegc_core.marks.elsewhere import ELSEWHERE, ELSEWHERE_SCHEMA, authorities
 from lakegc_core.marks.findings import HELD
 from lakegc_core.marks.layers import below
 from lakegc_core.marks.stage_run import StageOutput
-from lakegc_core.names import Stage
+from lakegc_core.names import Stage, counted
 from lakegc_core.policy.facts import CommitsFacts, CommittedFacts
 from lakegc_core.policy.holds import PATH
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, way_out
@@ -74,6 +74,6 @@ def naming_commits(*commits: Dataset) -> Iterator[None]:
         if not found:
             raise
         raise type(error)(
-            f"{error} It is the metarange of {len(found):,} commits, such as {', '.join(found[:_NAMED])}. "
+            f"{error} It is the metarange of {counted(len(found), 'commit')}, such as {', '.join(found[:_NAMED])}. "
             f"{way_out(found[:_IN_WAY_OUT])}"
         ) from None

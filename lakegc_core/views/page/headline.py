@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.views.history import freed_bytes
 from lakegc_core.views.page.parts import card
 from lakegc_core.views.words import (
-    counted,
     day,
     garbage_bytes,
     human_bytes,

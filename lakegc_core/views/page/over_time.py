@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 
 from lakegc_core.clock import roughly
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.views.history import is_complete
 from lakegc_core.views.page.parts import folded, table
 from lakegc_core.views.page.pictures import DELAY, trend
 from lakegc_core.views.waits import oldest_in_words
-from lakegc_core.views.words import counted, day_and_time, human_bytes
+from lakegc_core.views.words import day_and_time, human_bytes
 
 
 def over_time(history: Json) -> str:

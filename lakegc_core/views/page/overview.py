@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from lakegc_core.names import Json
+from lakegc_core.names import Json, counted
 from lakegc_core.views.history import freed_bytes, summed
 from lakegc_core.views.page.headline import headline
 from lakegc_core.views.page.over_time import found_and_deleted, over_time, unread
 from lakegc_core.views.page.parts import document, table
-from lakegc_core.views.words import ago, counted, day, day_and_time, garbage_bytes, human_bytes
+from lakegc_core.views.words import ago, day, day_and_time, garbage_bytes, human_bytes
 
 _TITLES = ("repository", "garbage", "objects", "freed", "last mark", "what to look at")
 

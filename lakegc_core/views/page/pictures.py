@@ -12,8 +12,8 @@ from html import escape
 
 from lakegc_core import clock
 from lakegc_core.clock import roughly
-from lakegc_core.names import Json
-from lakegc_core.views.words import counted, day, day_and_time, human_bytes
+from lakegc_core.names import Json, counted
+from lakegc_core.views.words import day, day_and_time, human_bytes
 
 _BLUE, _ORANGE = "#4f7cff", "#d07a1c"  # seen on white and on black
 _ROW, _LABEL, _BAR, _VALUE = 22, 100, 210, 170  # pixels of bars: two of them fit beside each other

@@ -578,3 +578,11 @@ def test_a_run_that_waits_says_until_when_as_other_commands_do(
     assert words.startswith("the mark\nnothing to sweep\nthe mark\n")
     assert re.search(r"^not swept yet: to be confirmed after \d{4}-\d\d-\d\d \d\d:\d\d UTC$", words, re.MULTILINE)
     assert json.loads(found)["sweep_after"].endswith("Z"), "machines read instants"
+
+
+@pytest.mark.parametrize(
+    "more", [["--because", "a clean-up"], ["--accept", "shrink"], ["--accept", "shrink", "--because", " "]]
+)
+def test_a_reason_and_what_it_is_a_reason_for_go_together(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "lake", "m1", "--yes", *more]) == 2
+    assert '--accept GUARD and --because "…" go together' in capsys.readouterr().err

@@ -160,16 +160,16 @@ def test_the_doctor_tells_the_requests_and_the_money(on_folder: Patient) -> None
     found = on_folder.at(price=PRICE).examine()
     cost = found.as_json()["cost"]
     mark, sweep = cost["clean_mark"], cost["sweep"]
-    assert (mark["lists"], mark["deletes"], sweep["deletes"]) == (32 + 5 + 10 + 30, 0, 2)
+    assert (mark["lists"], mark["deletes"], sweep["deletes"]) == (32 + 6 + 10 + 30, 0, 2)
     assert mark["money"] == Requests(**{name: count for name, count in mark.items() if name != "money"}).money(PRICE)
     (of_mark, of_sweep) = [line for line in doctor_screen(found).splitlines() if line.startswith("  requests")]
-    assert "a clean mark: 77 lists, " in of_mark and of_mark.endswith("USD") and "the sweep of mark m1: " in of_sweep
+    assert "a clean mark: 78 lists, " in of_mark and of_mark.endswith("USD") and "the sweep of mark m1: " in of_sweep
     assert on_folder.examine().cost["clean_mark"]["money"] is None, "lakegc.yaml has no prices"
     seal = seal_of("m1", on_folder)
     made(on_folder, "m2", namespace_listing={"rests_on": [["m1", seal]], "units": 1})
     cost = on_folder.examine().cost
     assert (cost["mark_id"], cost["clean_mark_id"], cost["sweep"]) == ("m2", "m1", None)
-    assert cost["clean_mark"]["lists"] == 77 + 5, "of m1, and there is one more mark"
+    assert cost["clean_mark"]["lists"] == 78 + 6, "of m1, and there is one more mark"
 
 
 def test_stores_bill_lists_as_writes_and_no_deletes() -> None:

@@ -60,7 +60,7 @@ def test_commits_that_are_ignored_or_were_to_be_are_told(on_folder: Patient) -> 
     marked(on_folder, retention_commits={"commits_ignored": ["odd"]})
     context = replace(on_folder.open(), policy=RepositoryPolicy("*", ignore_commits=("odd", "sound")))
     ignored, idle = examine_newest_mark(context)
-    assert ignored.name == "ignored-commits" and "1 commits by lakegc.yaml: odd." in ignored.what
+    assert ignored.name == "ignored-commits" and "1 commit by lakegc.yaml: odd." in ignored.what
     assert idle.name == "ignores-nothing" and idle.what.endswith("did not: sound.")
 
 

@@ -124,6 +124,15 @@ def test_a_clean_mark_is_made_when_asked_for_and_when_it_is_due(begin: At) -> No
     assert ids(choose(wanted)) == ["m1", "m0"], "asked for, although a clean one is due"
 
 
+def test_where_every_mark_is_to_be_a_clean_one_that_is_the_reason(
+    marked: tuple[Lake, Repository, Path], begin: At
+) -> None:
+    context = begin()
+    shutil.rmtree(marked[2] / "m1")
+    nightly = replace(context, policy=RepositoryPolicy("*", clean_every=1))
+    assert choose(nightly).why_clean == "every mark is to be a clean one (clean_every: 1)"
+
+
 def test_whether_a_mark_will_be_little_work_is_told_before_spark_is_started(
     marked: tuple[Lake, Repository, Path], begin: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,8 +88,9 @@ def test_what_a_trial_could_not_begin_in_is_called_left_only_if_its_marker_may_l
     with fake_s3(hook) as (server, _), environment(server.environment()):
         place = f"s3://{bucket}/eval"
         with standing(Sandbox(tmp_path, blockstore="s3"), place, server.config("eval"), tmp_path, capsys) as stand:
-            code, _, err = stand.run(place)
+            code, out, err = stand.run(place)
     assert code == 1 and says in err and ("This removes it" in err) is is_left
+    assert ("A throw-away repository" in out) is (bucket == BUCKET), "nothing is announced in a place that is not there"
 
 
 @pytest.mark.usefixtures("named")

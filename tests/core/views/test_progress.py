@@ -58,7 +58,7 @@ def test_every_line_says_the_verb_until_a_stage_is_at_work_and_then_the_stage(sa
         assert set(said.next()) == {"… uncommitted_addresses"}
     with reporter.watch(spark, Stage.SWEPT_REPORT):
         assert set(said.next()) == {"… swept_report"}
-        reporter.say(f"{Stage.UNCOMMITTED_ADDRESSES}: 1 pages, 1 files")
+        reporter.say(f"{Stage.UNCOMMITTED_ADDRESSES}: 1 page, 1 file")
         assert set(said.next()) == {"… swept_report"}, "a sweep reads what is staged, too"
 
 

@@ -88,7 +88,7 @@ def test_what_a_held_commit_shows_is_committed_and_the_line_says_how_many_commit
     found = world.mark("by-commit", f"commit:{world.held_commit[:8]}")
     assert found.report["objects"]["held"] == 0 and found.report["objects"]["committed"] == 2
     assert sums_up(found) and not warning(found)
-    assert "the 1 commits held count as committed" in mark_screen(found.report)
+    assert "the 1 commit held counts as committed" in mark_screen(found.report)
 
 
 def test_holds_that_hold_nothing_are_named_and_others_are_not(world: World) -> None:

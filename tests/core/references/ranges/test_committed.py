@@ -145,7 +145,7 @@ def test_of_an_ignored_commit_a_lost_range_is_passed_over_and_the_others_count_u
 def test_a_metarange_that_is_missing_is_named_with_its_commit_and_a_way_out(quick: SparkSession, world: World) -> None:
     first, second = world.commits
     (world.served.files("lake") / "_lakefs" / first.meta_range_id).unlink()
-    with pytest.raises(ObjectNotFoundError, match=rf"metarange of 1 commits, such as {first.id}.*ignore_commits: \["):
+    with pytest.raises(ObjectNotFoundError, match=rf"metarange of 1 commit, such as {first.id}.*ignore_commits: \["):
         committed_addresses(quick, world.retain(first, second))
 
 
