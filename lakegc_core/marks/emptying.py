@@ -25,7 +25,7 @@ from lakegc_core.marks.lease import Lease
 from lakegc_core.marks.ledger import has_lost, whole_restore_at
 from lakegc_core.marks.quarantine import FOLDER, folder_of, place_of, quarantined, record_of
 from lakegc_core.marks.shelf import Shelf
-from lakegc_core.marks.sweeps import gone_in_rings, is_open, report_of, sweeps_of
+from lakegc_core.marks.sweeps import NOT_OVER, gone_in_rings, is_open, report_of, sweeps_of
 from lakegc_core.names import FAILED, Stage, Symptom, see
 from lakegc_core.store.base import Store, connect, heads
 from lakegc_core.store.clock import ahead
@@ -216,7 +216,7 @@ def _early(context: RepositoryContext, mark_id: str, now: float, newest: MarkArt
     """The reason why copies of a mark stay for now, in words; "" if they may go. `now`: unix seconds."""
     mark, record = context.artifacts(mark_id), record_of(context, mark_id)
     if is_open(mark.store, mark.folder):
-        return "a sweep of the mark is not over: if it broke off, finish it, or close it (lakegc sweep … --close)"
+        return f"a sweep of the mark {NOT_OVER}"
     try:
         if any(each.mark_id == mark_id for each in unfinished(context)):
             return f"a drill of the mark is not over: finish it (lakegc drill {context.repository.id})"

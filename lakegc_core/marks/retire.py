@@ -27,7 +27,7 @@ from lakegc_core.marks.previous import began_to_read_at, series_now, series_of
 from lakegc_core.marks.quarantine import quarantined
 from lakegc_core.marks.retired_records import add_restores, freed_by, record_of, sweep_of
 from lakegc_core.marks.shelf import Shelf, Standing, marks, retired_marks, unreadable_until
-from lakegc_core.marks.sweeps import files_of, gone_in_rings, is_open, sweeps_of
+from lakegc_core.marks.sweeps import CLOSE, NOT_OVER, files_of, gone_in_rings, is_open, sweeps_of
 from lakegc_core.names import FAILED, Json, Stage, Symptom, see
 from lakegc_core.policy import safety
 from lakegc_core.policy.facts import CommitsFacts
@@ -35,7 +35,6 @@ from lakegc_core.store.base import holds_any
 
 _DAY = 86_400.0
 _NEVER_BEGUN = "never begun: its folder holds no header. Look what lies there"
-_CLOSE = "close it (lakegc sweep … --close)"
 
 
 @dataclass(frozen=True)
@@ -283,14 +282,14 @@ def _is_to_be_closed(mark: MarkArtifacts) -> bool:
     return is_open(mark.store, mark.folder)
 
 
-def _trouble(mark: MarkArtifacts, *, then: str = f"then {_CLOSE}") -> str:
+def _trouble(mark: MarkArtifacts, *, then: str = f"then {CLOSE}") -> str:
     """A sentence on an unfinished sweep of a mark; "" if there is none. `then`: the advice for a report that cannot be
     read, once it is gone."""
     since = whole_restore_at(mark)
     for number in sweeps_of(mark.store, mark.folder):
         names = files_of(mark.store, mark.folder, number)
         if "plan.json" in names and "report.json" not in names:
-            return f"sweep {number} of it is not over: if it broke off, finish it, or {_CLOSE}"
+            return f"sweep {number} of it {NOT_OVER}"
         try:
             lost = "report.json" in names and has_lost(sweep_of(mark, number), since)
         except MarkError:

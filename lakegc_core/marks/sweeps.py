@@ -42,6 +42,12 @@ STATEMENT = "statement.json"
 DRILL = "drill:"
 """The beginning of the name that the sweep of a drill has: `only` of its plan and of its report."""
 
+CLOSE = "close it (lakegc sweep … --close)"
+"""The advice how to end a sweep that broke off."""
+
+NOT_OVER = f"is not over: if it broke off, finish it, or {CLOSE}"
+"""The end of a sentence on a sweep of an old mark that has no report."""
+
 _NUMBER = re.compile("[1-9][0-9]*")
 
 
