@@ -137,7 +137,7 @@ def copy_screen(result: CopyResult, report: Json) -> str:
     if result.verb == "restore" and report["outcomes"].get(COPIED):
         lines.append("  what nothing refers to is garbage still: a sweep of a later mark deletes it again")
         lines.append("  to keep it: commit it, or hold it by `holds` in lakegc.yaml")
-        lines.append("  `du` and `whatif` answer again from a mark that begins an hour from now: clocks may differ")
+        lines.append("  `du` and `whatif` need a mark that begins an hour from now or later: clocks may differ")
     failures = report["failures"]
     lines += [f"    {shown(each['address'])}   {shown(each['problem'])}" for each in failures[:10]]
     if len(failures) > 10:

@@ -324,7 +324,7 @@ def accepted_by(options: argparse.Namespace) -> dict[str, str]:
     """The reason that the options give for guards that they accept. SettingsError for one without the other."""
     because = (options.because or "").strip()
     if bool(options.accept) != bool(because):
-        raise SettingsError('--accept GUARD and --because "…" go together: the report says why what was accepted.')
+        raise SettingsError('--accept GUARD and --because "…" go together: the report says what was accepted, and why.')
     return guards.check_accepted(dict.fromkeys(options.accept, because))
 
 

@@ -140,7 +140,7 @@ def check_swept(context: MarkContext) -> None:
     if not is_swept(context):
         header, store = context.header, connect(context.workspace)
         others = [each.mark_id for each in Shelf.of(context) if sweeps_of(store, each.mark.folder)]
-        told = f" Marks that were: {', '.join(others[-_NAMED:])}." if others else ""
+        told = f" Marks that were: {', '.join(others[:_NAMED])}." if others else ""
         raise MarkError(
             f"Mark {header.mark_id} of {header.repository} was never swept: there is nothing to bring back.{told}"
         )

@@ -147,11 +147,11 @@ def ready_at(context: MarkContext) -> float:
 def best_swept_at(context: MarkContext) -> float:
     """The time for the one sweep of a mark, unix seconds: the earliest that can delete anything, or up to PATIENCE
     later if more is unreferenced for long enough then. Else what lacks minutes would wait for the next mark."""
-    gap = effective_level(context).gap.total_seconds()
-    first = max(ready_at(context), context.mark.require(Stage.EXPIRED_ADDRESSES).finished_at)
+    gap, ready = effective_level(context).gap.total_seconds(), ready_at(context)
+    first = max(ready, context.mark.require(Stage.EXPIRED_ADDRESSES).finished_at)
     more = (since + gap for since, _ in context.mark.facts(ExpiredFacts).unconfirmed or ())
     soon = (at for at in more if at <= first + PATIENCE.total_seconds())
-    return max((ready_at(context), *soon))
+    return max((ready, *soon))
 
 
 def more_confirmed_at(context: MarkContext) -> float | None:

@@ -81,7 +81,8 @@ class Trial:
         self.grounds.check_free(self.client)
 
     def make(self) -> None:
-        """Claim the grounds, and make the repository with its history. RefusedError where anything lies already."""
+        """Claim the grounds that were checked, and make the repository with its history. RefusedError where anything
+        lies already."""
         self.is_left = True
         try:
             self.grounds.claim()

@@ -47,7 +47,7 @@ def in_short(options: LakegcConfig, facts: StageFacts, mark: MarkContext, review
             return f"{facts.rows + facts.rows_of_branch_listings:,} addresses are named as staged."
         case CommitsFacts():
             refs = f"{counted(facts.branches, 'branch', 'branches')} and {counted(facts.tags, 'tag')}"
-            return f"{facts.retained:,} of {facts.known:,} commits are retained, for {refs}."
+            return f"{facts.retained:,} of {facts.known:,} commits are retained. The repository has {refs}."
         case CommittedFacts():
             entries, ranges = counted(facts.entries, "entry", "entries"), counted(facts.ranges, "range")
             changed = f"{facts.ranges_added:,} new, {facts.ranges_dropped:,} no longer retained"

@@ -35,7 +35,7 @@ def overview(found: Sequence[Json], at: str, since: str | None = None) -> str:
 
 
 def _repositories(count: int) -> str:
-    return "1 repository" if count == 1 else f"{count:,} repositories"
+    return counted(count, "repository", "repositories")
 
 
 def _left_out(found: Sequence[Json]) -> str:

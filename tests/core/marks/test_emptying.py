@@ -23,7 +23,7 @@ from lakegc_core.marks.ledger import write_report
 from lakegc_core.marks.quarantine import place_of, quarantined, record_of
 from lakegc_core.marks.retire import list_retired, retire
 from lakegc_core.marks.retired_records import record_of as retired_record
-from lakegc_core.marks.sweeps import NOT_OVER, STOPPED
+from lakegc_core.marks.sweeps import STOPPED
 from lakegc_core.store.base import connect
 from lakegc_core.store.local import LocalStore
 from tests.support.lake import lake
@@ -197,7 +197,7 @@ def test_what_is_not_sure_keeps_copies(context: RepositoryContext, monkeypatch: 
             quarantine.begin(context, "m1", 2, DAY)
     else:
         store.delete_many([f"{folder}/quarantine.json"])
-    said = {"sweep": NOT_OVER, "restore": "in quarantine until", "altered": "was changed"}
+    said = {"sweep": "broke off", "restore": "in quarantine until", "altered": "was changed"}
     found = empty(context, None)
     assert said.get(what, "without a record") in found.kept["m1"] and copies(context) == 1
     assert bool(found.stuck) is (what in ("altered", "no record")), "no time ends that"
