@@ -358,6 +358,11 @@ EXPIRED = (
             "    ranges = ranges.group_by(ranges.column_names).aggregate([])  # each once\n",
             "",
         ),
+        (
+            "heads that may be asked for whole have only some of their ranges",
+            ' and branches.sum("ranges") > whole',
+            "",
+        ),
     ),
     *of(
         "lakegc_core/references/shown/compaction.py",

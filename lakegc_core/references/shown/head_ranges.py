@@ -1,4 +1,5 @@
-"""The ranges in the heads of branches, and the number of branches of each: read once, and written down."""
+"""The ranges in the heads of branches, and the number of branches of each: read once, and written down. Of heads with
+many ranges only those that matter."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in, with_hash
 from lakegc_core.tables.hashing import hash_strings
 from lakegc_core.tables.joins import scan
+from lakegc_core.tables.key_scan import Wanted, sieve_of
 from lakegc_core.tables.parts import spark_width
 from lakegc_core.tables.relations import distinct, joined, selected
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 HEAD_RANGES_SCHEMA = pa.schema(
     [
-        *(METARANGES_SCHEMA.field(name) for name in ("range_id", "min_key", "max_key", "count")),
+        *(METARANGES_SCHEMA.field(name) for name in ("range_id", "count")),
         pa.field("branches", pa.int64(), nullable=False),  # whose heads contain it
     ]
 )
@@ -38,25 +40,27 @@ _IDS = pa.schema([METARANGES_SCHEMA.field("metarange_id")])
 _NAMED = pa.schema([HASH, *_IDS, BRANCHES.field("name").with_nullable(True)])  # the name is null in rows of metaranges
 _COUNTING = pa.schema([*_NAMED, *(field.with_nullable(True) for field in list(HEAD_RANGES_SCHEMA)[:-1])])
 _OF_RANGE = pa.schema([HASH, *HEAD_RANGES_SCHEMA])
-_SUMMED = {"min_key": "min", "max_key": "max", "count": "max", "branches": "sum"}
+_SUMMED = {"count": "max", "branches": "sum"}
+_STATED = pa.field("ranges", pa.int64())
+_WITH_STATED = pa.schema([*BRANCHES, _STATED])
+"""BRANCHES, and the number of ranges of each head, as its metarange states it; null if the mark did not retain it."""
+_STATED_OF = pa.schema([*_IDS, _STATED])
 _RANGE_ROWS, _OWN_ROWS, _RANGES, _OF_METARANGES = "held", "found", "held-ranges", "ranges-of-metaranges"
 _BRANCHES, _NEW = "branches-of-heads", "new-metaranges"
 
 
 @dataclass(frozen=True)
 class HeadRanges:
-    """The ranges of all heads. `branches`: those with retained heads (BRANCHES). `ranges`: each once
-    (HEAD_RANGES_SCHEMA). `metaranges`: those of the heads, with a row for each of their ranges (METARANGES_SCHEMA)."""
+    """The ranges of all heads, or some of them. `branches`: those with retained heads (BRANCHES). `ranges`: each once
+    (HEAD_RANGES_SCHEMA). `metaranges`: those of the heads, with a row for each of the ranges (METARANGES_SCHEMA).
+    `pages`: the number of pages that list all heads whole, on all branches, at most; where these are some ranges, at
+    least."""
 
     spark: SparkSession
     branches: Dataset
     ranges: Dataset
     metaranges: Dataset
-
-    @property
-    def pages(self) -> int:
-        """The number of pages that list all of them whole, on all branches, at most."""
-        return self.ranges.sum("pages")
+    pages: int
 
     def branch_counts(self) -> Mapped:
         """The number of branches of each range: range_id, branches."""
@@ -66,7 +70,7 @@ class HeadRanges:
         """INTERVALS: each place (PLACES) on every branch whose head contains its range."""
         contained = self.metaranges.mapped(self.spark, "metarange_id", "range_id", here=True)
         rows = joined(places, contained, ["range_id"])
-        rows = joined(rows, self.branches.mapped(self.spark, here=True), ["metarange_id"])
+        rows = joined(rows, self.branches.mapped(self.spark, *BRANCHES.names, here=True), ["metarange_id"])
         return distinct(selected(rows, INTERVALS, branch=itemgetter("name")))
 
     def whole_branches(self) -> Mapped:
@@ -76,7 +80,7 @@ class HeadRanges:
         from pyspark.sql import functions as F
 
         ranges = self.metaranges.frame(self.spark, "metarange_id", "min_key", "count").distinct()
-        rows = self.branches.frame(self.spark).distinct().join(ranges, "metarange_id", "left")
+        rows = self.branches.frame(self.spark, *BRANCHES.names).distinct().join(ranges, "metarange_id", "left")
         place = Window.partitionBy("name").orderBy("min_key")
         first = F.when(F.row_number().over(place) == 1, F.lit(b"")).otherwise(F.col("min_key"))
         rows = rows.select(
@@ -88,23 +92,36 @@ class HeadRanges:
         return Mapped(rows, INTERVALS)
 
 
-def read_head_ranges(spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder) -> HeadRanges:
-    """Bring together the heads' metaranges that marks have read; those that none has read are read here."""
-    branches = out.put(_BRANCHES, heads.branches(spark), BRANCHES)
+def read_head_ranges(
+    spark: SparkSession, context: MarkContext, heads: BranchHeads, out: DatasetFolder, alike: Dataset | None, whole: int
+) -> HeadRanges:
+    """Bring together the heads' metaranges that marks have read; those that none has read are read here.
+
+    Each range takes a page at least on every branch. If that makes more than `whole` pages, the heads are not asked for
+    whole, and only the ranges of `alike` (column range_id; None: all) are brought together, and perhaps a few others.
+    """
+    stated = heads.stated.mapped(spark, "metarange_id", "count", here=True)
+    stated = selected(stated, _STATED_OF, ranges=itemgetter("count"))
+    rows = joined(heads.branches(spark), stated, ["metarange_id"], "left")
+    branches = out.put(_BRANCHES, rows, _WITH_STATED, _ranges)
+    some = alike.keys("range_id", by=_by_range) if alike is not None and branches.sum("ranges") > whole else None
     feeds = heads.metaranges.feeds(repeated=("metarange_id",))
-    known = _divided(out, scan(spark, feeds, METARANGES_SCHEMA, branches.keys("metarange_id", by=_by_metarange)))
+    rows = scan(spark, feeds, METARANGES_SCHEMA, branches.keys("metarange_id", by=_by_metarange))
+    known = _divided(out, rows, some)
     named = branches.feeds("metarange_id", "name", make=_by_id)
     feeds = [*named, *known[_OWN_ROWS].feeds("metarange_id", make=_by_id)]
     new = out.put(_NEW, gather(spark, feeds, _NAMED, _not_read, _IDS, partitions_for(rows_in(feeds))), _IDS)
     found = known[_RANGE_ROWS]
     if new.rows:
-        rows = new.frame(spark).repartition(context.settings.scale.range_num_partitions or 2 * spark_width(spark))
-        found += _divided(out, Mapped(rows, METARANGES_SCHEMA, range_reader(context).metaranges))[_RANGE_ROWS]
+        ids = new.frame(spark).repartition(context.settings.scale.range_num_partitions or 2 * spark_width(spark))
+        rows = Mapped(ids, METARANGES_SCHEMA, range_reader(context).metaranges)
+        found += _divided(out, rows, some)[_RANGE_ROWS]
     feeds = [*named, *found.feeds("metarange_id", *HEAD_RANGES_SCHEMA.names[:-1], make=_by_id)]
     counted = gather(spark, feeds, _COUNTING, _with_branches, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
     feeds = out.put(_OF_METARANGES, counted, HEAD_RANGES_SCHEMA).feeds(make=partial(with_hash, of="range_id"))
     every = gather(spark, feeds, _OF_RANGE, _summed, HEAD_RANGES_SCHEMA, partitions_for(rows_in(feeds)))
-    return HeadRanges(spark, branches, out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages), found)
+    ranges = out.put(_RANGES, every, HEAD_RANGES_SCHEMA, _pages)
+    return HeadRanges(spark, branches, ranges, found, branches.sum("ranges") if some else ranges.sum("pages"))
 
 
 def _by_id(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -136,14 +153,22 @@ def _summed(rows: pa.Table) -> Iterator[pa.Table]:
     yield found.rename_columns({f"{name}_{how}": name for name, how in _SUMMED.items()})
 
 
-def _divided(out: DatasetFolder, rows: Mapped) -> dict[str, Dataset]:
-    """The rows of metaranges: those of their ranges (_RANGE_ROWS), and the one that counts these (_OWN_ROWS)."""
-    return out.divide(rows, dict.fromkeys((_RANGE_ROWS, _OWN_ROWS), METARANGES_SCHEMA), _split)
+def _divided(out: DatasetFolder, rows: Mapped, wanted: Wanted | None) -> dict[str, Dataset]:
+    """The rows of metaranges: those of their ranges (_RANGE_ROWS), and the one that counts these (_OWN_ROWS). `wanted`:
+    the ranges that are looked for, and perhaps a few others come; None: all."""
+    return out.divide(rows, dict.fromkeys((_RANGE_ROWS, _OWN_ROWS), METARANGES_SCHEMA), partial(_split, wanted))
 
 
-def _split(table: pa.Table) -> dict[str, pa.Table]:
+def _split(wanted: Wanted | None, table: pa.Table) -> dict[str, pa.Table]:
     own = pc.equal(table["range_id"], "")
-    return {_OWN_ROWS: table.filter(own), _RANGE_ROWS: table.filter(pc.invert(own))}
+    rows = table.filter(pc.invert(own))
+    if wanted is not None:
+        rows = rows.take(pa.array(sieve_of(wanted).rows(hash_strings(rows["range_id"]))))
+    return {_OWN_ROWS: table.filter(own), _RANGE_ROWS: rows}
+
+
+def _by_range(rows: pa.RecordBatch) -> np.ndarray:
+    return hash_strings(rows["range_id"])
 
 
 def _by_metarange(rows: pa.RecordBatch) -> np.ndarray:
@@ -153,3 +178,7 @@ def _by_metarange(rows: pa.RecordBatch) -> np.ndarray:
 def _pages(table: pa.Table) -> Mapping[str, int]:
     counts, branches = table["count"].to_numpy(), table["branches"].to_numpy()
     return {"pages": int((-(-counts // PAGE) * branches).sum())}
+
+
+def _ranges(table: pa.Table) -> Mapping[str, int]:
+    return {"ranges": pc.sum(table["ranges"]).as_py() or 0}

@@ -25,6 +25,8 @@ from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, REFS_SCHE
 from lakegc_core.references.commits.known_walk import KnownCommits
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
+    CHECKSUMS,
+    CHECKSUMS_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     METARANGES,
@@ -62,6 +64,7 @@ class BranchHeads:
     - `outside`: entries that neither has, imported from elsewhere (ELSEWHERE_SCHEMA)
     - `ranges`, `new_ranges`: ranges that the mark retains, and those that a look read since (RANGES_SCHEMA)
     - `metaranges`: the metaranges that marks have read (METARANGES_SCHEMA)
+    - `stated`: those that the mark retains, and the number of ranges of each (CHECKSUMS_SCHEMA)
     - `misstated`: addresses of which an entry claims another size than the object has (MISSTATED_SCHEMA)
     - `staged`: the staged entries (STAGED_SCHEMA)
     - `kept`: objects that the mark listed, no commit refers to, and a reason keeps (FINDINGS_SCHEMA)
@@ -75,6 +78,7 @@ class BranchHeads:
     ranges: Dataset
     new_ranges: Dataset
     metaranges: Dataset
+    stated: Dataset
     misstated: Dataset
     staged: Dataset
     kept: Dataset
@@ -132,6 +136,7 @@ def heads_of_mark(context: MarkContext, misstated: Dataset | None = None, kept: 
         ranges=layers[0].dataset(committed, RANGES_SCHEMA, RANGES),
         new_ranges=Dataset(RANGES_SCHEMA),
         metaranges=of_all(layers, committed, METARANGES_SCHEMA, METARANGES),
+        stated=mark.dataset(committed, CHECKSUMS_SCHEMA, CHECKSUMS),
         misstated=odd if misstated is None else odd + misstated,
         staged=mark.dataset(Stage.UNCOMMITTED_ADDRESSES, STAGED_SCHEMA),
         kept=mark.dataset(Stage.EXPIRED_ADDRESSES, FINDINGS_SCHEMA, KEPT) if kept is None else kept,

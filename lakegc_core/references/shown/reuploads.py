@@ -54,7 +54,7 @@ WAITING = "waiting"
 _SHOWN = pa.schema([HASH, *SHOWN_SCHEMA])
 _COSTS = pa.schema([CLASS, pa.field("pages", pa.int64(), nullable=False)])
 _VERDICTS = pa.schema([*SHOWN_SCHEMA, pa.field("verdict", pa.string())])
-_OF_HEADS = "alike-of-heads"
+_ALIKE, _OF_HEADS = "alike", "alike-of-heads"
 _WHOLE_BRANCH_ENTRIES = 20 * PAGE  # a branch with more is cut where ranges of its head begin, and asked side by side
 _LAST = 2**31 - 1  # above every rank
 _RANGES_HERE, _INTERVALS_HERE = 8, 64  # which this process reads, and asks for
@@ -138,24 +138,41 @@ class _Search:
         return find_classes(self.spark, entries.candidates, entries.waited, entries.out)
 
     def _shown(self) -> Reuploads | None:
-        heads, whole = self.heads, min(self.context.level.whole_pages, self._budget)
-        is_small = heads.pages <= whole  # then all of it is asked for, however many ranges it is spread over
-        if is_small and heads.entries_bound <= _WHOLE_BRANCH_ENTRIES:
+        if self._is_small and self.heads.entries_bound <= _WHOLE_BRANCH_ENTRIES:
             return self._asked_whole()
         # A small repository is asked whole: nobody looks for entries there.
-        hits = Dataset(ALIKE) if is_small else self.entries.find_hits(self._classes)
-        if not (is_small or hits.rows or heads.misstated.rows):
+        if not (self._is_small or self._hits.rows or self.heads.misstated.rows):
             return None
         ranges = self._head_ranges
-        if is_small or ranges.pages <= whole:
+        if self._is_small or ranges.pages <= self._whole:
             return self._asked(ranges.whole_branches(), None)
-        alike = joined(self.entries.alike_ranges(self._classes, hits), ranges.branch_counts(), ["range_id"])
+        alike = joined(self._read(self._alike), ranges.branch_counts(), ["range_id"])
         of_heads = self.entries.out.put(_OF_HEADS, selected(alike, ALIKE), ALIKE)
         return self._within_budget(of_heads) if of_heads.rows else None
 
+    @property
+    def _whole(self) -> int:
+        """The number of pages up to which all branches are asked for whole."""
+        return min(self.context.level.whole_pages, self._budget)
+
+    @property
+    def _is_small(self) -> bool:
+        """True if all of it is asked for, however many ranges it is spread over."""
+        return self.heads.pages <= self._whole
+
+    @cached_property
+    def _hits(self) -> Dataset:
+        return self.entries.find_hits(self._classes)
+
+    @cached_property
+    def _alike(self) -> Dataset:
+        """The retained ranges with entries that are alike to a candidate: ALIKE."""
+        return self.entries.out.put(_ALIKE, self.entries.alike_ranges(self._classes, self._hits), ALIKE)
+
     @cached_property
     def _head_ranges(self) -> HeadRanges:
-        return read_head_ranges(self.spark, self.context, self.heads, self.entries.out)
+        alike = None if self._is_small else self._alike
+        return read_head_ranges(self.spark, self.context, self.heads, self.entries.out, alike, self._whole)
 
     @property
     def _budget(self) -> int:

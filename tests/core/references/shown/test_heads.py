@@ -19,6 +19,8 @@ from lakegc_core.names import STAGES
 from lakegc_core.references.commits.commit_walk import COMMITS_SCHEMA, OTHERS, REFS, REFS_SCHEMA
 from lakegc_core.references.ranges.protected import ENTRIES_SCHEMA
 from lakegc_core.references.ranges.range_files import (
+    CHECKSUMS,
+    CHECKSUMS_SCHEMA,
     INDEX,
     INDEX_SCHEMA,
     METARANGES,
@@ -68,8 +70,10 @@ def context(tmp_path: Path) -> Iterator[MarkContext]:
         )
         of_ranges = {RANGES: (RANGES_SCHEMA, ranges("r1")), INDEX: (INDEX_SCHEMA, index("r1"))}
         away = [{"range_id": "r1", "address": "s3://far/x", "size": 1}]
+        stated = [{"metarange_id": "m-a", "count": 1, "checksum": 0}]
         none = {STAGES[3]: (ENTRIES_SCHEMA, []), METARANGES: (METARANGES_SCHEMA, [])}
-        finish(found, STAGES[3], {**none, **of_ranges, ELSEWHERE: (ELSEWHERE_SCHEMA, away)}, entries=4321)
+        more = {CHECKSUMS: (CHECKSUMS_SCHEMA, stated), ELSEWHERE: (ELSEWHERE_SCHEMA, away)}
+        finish(found, STAGES[3], {**none, **of_ranges, **more}, entries=4321)
         yield found
 
 
@@ -79,7 +83,7 @@ def test_of_a_mark_the_heads_are_in_its_own_indexes(context: MarkContext) -> Non
     found = heads_of_mark(context, odd, Dataset(FOUND))
     assert (found.commits.facts.branches, found.entries_bound, found.staged.rows) == (2, 4321, 1)
     assert [(each.layer, each.part.rows) for each in found.index.sources] == [("m1", 1)]
-    assert (found.outside.rows, found.commits.refs.rows) == (1, 4)
+    assert (found.outside.rows, found.commits.refs.rows, found.stated.rows) == (1, 4, 1)
     assert found.misstated.rows == 1, "what the mark has just found counts before its stage is finished"
     assert found.pages == 2 * (1 + 4321 // 1000)
 
