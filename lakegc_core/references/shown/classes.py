@@ -33,8 +33,8 @@ SIZED = pa.schema([HASH, *list(SIZES)[:4]])
 """Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
 
 HAD_ITS_TURN = -1
-"""`waited` of a class that was asked about and still waits, because no answer shows what it hides. The next mark adds 1
-and gets 0: the class does not come first."""
+"""`waited` of a class that was asked about and still waits, because no answer shows what it hides, or that takes more
+than any budget. The next mark adds 1 and gets 0: the class does not come first."""
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 

@@ -133,6 +133,21 @@ def test_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting(l
     assert report["asked"]["waiting"] == {"objects": 9, "bytes": 8100}
 
 
+def test_more_classes_than_can_be_left_out_for_which_no_budget_suffices_keep_the_others_waiting_only_once(
+    lake: Lake, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuploads, "_ROUNDS", 0)
+    for branch in ("one", "two", "three"):
+        committed(lake, branch, 900)
+    committed(lake, "four", 500)
+    many, few = forgotten(lake, 900, 9), forgotten(lake, 500)
+    asked(requests=2)
+    assert not expired(marked(lake, "first")[0])
+    context, _ = marked(lake, "second")
+    assert expired(context) == few
+    assert {address for address, reason in kept(context).items() if reason == "unasked"} == many
+
+
 def test_empty_objects_come_last(lake: Lake, asked: Any) -> None:
     committed(lake, "one", 0)
     committed(lake, "two", 5)
