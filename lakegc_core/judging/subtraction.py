@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 ABSENT = "absent"
 _LATE, _GONE = "late", "late_absent"
+_UNDATED = "undated"
 _MOST_ASKED = 10_000  # far more uploads than end within one listing and have been referred to since
 _ADDRESS = pa.schema([OBJECTS_SCHEMA.field("address")])
 _NAMED = pa.schema([_ADDRESS.field("address"), pa.field("size", pa.int64())])  # null for staged: the dump lacks it
 _LIES = "lies"
+_OF_NAMED = {ABSENT: _ADDRESS, _LATE: _ADDRESS, MISSTATED: MISSTATED_SCHEMA, _UNDATED: MISSTATED_SCHEMA}
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def against_all(
         holding=lambda: entries.frame(spark, "address", "range_id"),
         learnt=Dataset(OBJECTS_SCHEMA),
         returned=Dataset(OBJECTS_SCHEMA),
-        misstated=named[MISSTATED],
+        misstated=named[MISSTATED] + _of_another_size(spark, context, named[_UNDATED]),
     )
 
 
@@ -94,16 +96,15 @@ def _named(
     spark: SparkSession, context: MarkContext, listed: Dataset, entries: Dataset, staged: Dataset, listed_from: float
 ) -> dict[str, Dataset]:
     """Addresses that entries name: those that were not listed (ABSENT, or _LATE where they may have come since), and
-    those of another size (MISSTATED)."""
+    those of another size (MISSTATED, or _UNDATED where only the store can tell)."""
     feeds = [*entries.feeds("address", "exact", "size", make=_exact), *staged.feeds("address", "exact", make=_exact)]
     if not feeds:
-        return {ABSENT: Dataset(_ADDRESS), _LATE: Dataset(_ADDRESS), MISSTATED: Dataset(MISSTATED_SCHEMA)}
+        return {name: Dataset(schema) for name, schema in _OF_NAMED.items()}
     partitions = context.settings.scale.address_num_partitions
     sized = listed.keys("address", "size", by=_with_size)
     rows = scan(spark, feeds, _NAMED, sized, found=False, partitions=partitions)
     rows = flagged(spark, rows, _LIES, listed.keys(), partitions=partitions)
-    schemas = {ABSENT: _ADDRESS, _LATE: _ADDRESS, MISSTATED: MISSTATED_SCHEMA}
-    return context.mark.out(Stage.EXPIRED_ADDRESSES).divide(rows, schemas, partial(_split_named, listed_from))
+    return context.mark.out(Stage.EXPIRED_ADDRESSES).divide(rows, _OF_NAMED, partial(_split_named, listed_from))
 
 
 def _without_late(spark: SparkSession, context: MarkContext, late: Dataset, listed_from: float) -> Dataset:
@@ -122,6 +123,25 @@ def _not_since(data: StoreConfig, moment: float, batches: Iterator[pa.RecordBatc
         told = heads(connect(data), batch["address"].to_pylist())
         before = [each is None or each.last_modified.timestamp() < int(moment) for each in told]  # HEADs tell seconds
         yield batch.filter(pa.array(before, pa.bool_()))
+
+
+def _of_another_size(spark: SparkSession, context: MarkContext, undated: Dataset) -> Dataset:
+    """The entries of `undated` whose object has another size, as the store tells now; all of them if they are too many
+    to ask about. What lies nowhere has none: it is missing, and each clean mark would ask branches about it."""
+    if not undated.rows:
+        return undated
+    rows = Mapped(undated.frame(spark).distinct(), MISSTATED_SCHEMA)
+    if undated.rows <= _MOST_ASKED:
+        rows = rows.then(MISSTATED_SCHEMA, partial(_not_as_claimed, context.data))
+    return context.mark.out(Stage.EXPIRED_ADDRESSES).put(MISSTATED, rows, MISSTATED_SCHEMA)
+
+
+def _not_as_claimed(data: StoreConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        told = heads(connect(data), batch["address"].to_pylist())
+        sizes = zip(told, batch["size"].to_pylist(), strict=True)
+        other = [found is not None and found.size != size for found, size in sizes]
+        yield batch.filter(pa.array(other, pa.bool_()))
 
 
 def _exact(rows: pa.RecordBatch) -> Mapping[str, Any]:
@@ -143,6 +163,7 @@ def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
 
     - MISSTATED: listed with another size; or not listed, and not old by a name that tells a time: no later optimized
       mark compares its size
+    - _UNDATED: not listed, and its name tells no time: nor does any compare its size
     - _LATE: not listed, due, and not old: it may have come since
     - ABSENT: not listed, and old
     """
@@ -152,8 +173,10 @@ def _split_named(listed_from: float, table: pa.Table) -> dict[str, pa.Table]:
     # Not < and >=: a name without a time (NaN) is due, and not old.
     due, fresh = pa.array(~(named >= listed_from)), pa.array(given >= relisted)
     unlisted, not_old = pc.and_not(due, lies), pa.array(~(named < relisted))
+    sized, undated = pc.is_valid(table["size"]), pc.and_not(pa.array(np.isnan(given)), lies)
     return {
         ABSENT: table.filter(pc.and_not(unlisted, not_old)),
         _LATE: table.filter(pc.and_(unlisted, not_old)),
-        MISSTATED: table.filter(pc.and_(pc.or_(lies, fresh), pc.is_valid(table["size"]))),
+        MISSTATED: table.filter(pc.and_(pc.or_(lies, fresh), sized)),
+        _UNDATED: table.filter(pc.and_(undated, sized)),
     }

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lakegc_core.clock import is_to_come, minute, roughly
+from lakegc_core.clock import APART, is_to_come, minute, roughly
 from lakegc_core.config.settings import NeighbourSettings
 from lakegc_core.errors import LakegcError, StoreError
 from lakegc_core.lakefs.models import Repository
@@ -139,7 +139,7 @@ def sight(neighbour: Neighbour, now: float, before: float = math.inf) -> Sightin
             continue
         if refers is not None:
             # Whether one that cannot be read is newer only its id can tell.
-            older = _begun_before(mark, dated_wrong)
+            older = _begun_before(mark, started, dated_wrong)
             newer = [problem for each, problem in problems.items() if each > mark.mark_id and each not in older]
             return Sighting(neighbour.name, mark.mark_id, started, dict(refers), newer[0] if newer else "")
     problem = next(iter(problems.values()), "")
@@ -176,16 +176,19 @@ def in_short(error: Exception) -> str:
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} …"
 
 
-def _begun_before(mark: MarkArtifacts, others: Sequence[MarkArtifacts]) -> set[str]:
+def _begun_before(mark: MarkArtifacts, started: float, others: Sequence[MarkArtifacts]) -> set[str]:
     """The ids of those marks that were begun before one, by the store's clock, which dated the headers of all. A store
-    that does not say says of none."""
+    that does not say says of none, and so does one to which the marks were copied later: it dates the copies.
+    `started`: when the mark was begun by its own clock, unix seconds."""
     headers = [f"{each.folder}/mark.json" for each in (mark, *others)]
     try:
         first, *rest = heads(mark.store, headers) if others else (None,)
     except LakegcError:
         return set()
+    if first is None or abs(first.last_modified.timestamp() - started) > APART:
+        return set()
     dated = [(each.mark_id, info) for each, info in zip(others, rest, strict=True) if info]
-    return {mark_id for mark_id, info in dated if first and info.last_modified < first.last_modified}
+    return {mark_id for mark_id, info in dated if info.last_modified < first.last_modified}
 
 
 def _unknown(found: Sighting, wanted: NeighbourSettings, now: float) -> str:

@@ -233,7 +233,7 @@ EXPIRED = (
         ),
     ),
     *of(
-        "lakegc_core/references/shown/reuploads.py",
+        "lakegc_core/references/shown/classes.py",
         f"{_REUPLOADS}_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting",
         (
             "candidates that are too dear to ask for are shown nowhere",

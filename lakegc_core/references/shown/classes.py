@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakegc_core.marks.findings import FINDINGS_SCHEMA
-from lakegc_core.references.shown.intervals import CLASS
+from lakegc_core.references.shown.intervals import CLASS, of_ranks
+from lakegc_core.spark.tasks import Mapped
 from lakegc_core.tables.dataset import Dataset, DatasetFolder
 from lakegc_core.tables.gather import HASH, gather, partitions_for, rows_in
 from lakegc_core.tables.hashing import mixed
+from lakegc_core.tables.relations import selected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +36,8 @@ SIZED = pa.schema([HASH, *list(SIZES)[:4]])
 """Candidates of a size, counted, and sizes that waited: then without candidates. Hashes differ if sizes do."""
 
 HAD_ITS_TURN = -1
-"""`waited` of a class that was asked about and still waits, because no answer shows what it hides. The next mark adds 1
-and gets 0: the class does not come first."""
+"""`waited` of a class that was asked about and still waits, because no answer shows what it hides, or that takes more
+than any budget. The next mark adds 1 and gets 0: the class does not come first."""
 EVERY = 0
 """Rank of entries that are alike to all classes."""
 
@@ -98,3 +101,18 @@ def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def sum_classes(table: pa.Table) -> dict[str, int]:
     """The objects and bytes of classes (SIZES), added up."""
     return {name: int(np.sum(table[name].to_numpy())) for name in ("objects", "bytes")}
+
+
+def that_wait(classes: Mapped, last: int, left_out: Sequence[int], dear: Sequence[int]) -> Mapped:
+    """The classes above rank `last` or of the ranks in `left_out`: SIZES. Those that are too `dear` have had their
+    turn: more of them than can be left out would keep all others waiting."""
+    rows = selected(classes, SIZES, partial(_waits, last, left_out))
+    return selected(rows, SIZES, waited=partial(_waited, dear))
+
+
+def _waits(last: int, left_out: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
+    return pc.or_(pc.greater(rows["rank"], last), of_ranks(left_out, rows))
+
+
+def _waited(dear: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
+    return pc.if_else(of_ranks(dear, rows), pa.scalar(HAD_ITS_TURN, pa.int32()), rows["waited"])

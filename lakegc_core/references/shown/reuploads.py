@@ -15,7 +15,7 @@ not show is left waiting (see `compaction`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from lakegc_core.policy.facts import Amount
 from lakegc_core.policy.safety import ASKED_AT_ONCE, PAGES_BEFORE_HEADS
 from lakegc_core.references.shown.alike import AlikeEntries
 from lakegc_core.references.shown.asking import INTERVALS, SHOWN, SHOWN_SCHEMA, Asking, Interval
-from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, find_classes, sum_classes
+from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, find_classes, sum_classes, that_wait
 from lakegc_core.references.shown.compaction import may_compact, sizes_alike
 from lakegc_core.references.shown.head_ranges import HeadRanges, read_head_ranges
 from lakegc_core.references.shown.heads import BranchHeads
@@ -217,8 +217,9 @@ class _Search:
     def _within_budget(self, of_heads: Dataset) -> Reuploads | None:
         """Ask for the classes of the least ranks for which the budget suffices."""
         proven = self._proven(of_heads)
+        pending = proven.pending if proven else ()
         rows = self._chosen(self._read(of_heads), proven)
-        places, pages, without = self._affordable(rows, proven.pending if proven else ())
+        places, pages, without = self._affordable(rows, pending)
         ranks = sorted(pages)
         affordable = int(np.searchsorted(np.cumsum([pages[rank] for rank in ranks]), self._budget, "right"))
         if not (ranks or without):
@@ -229,7 +230,8 @@ class _Search:
         if affordable == len(ranks):
             last = _LAST  # all that is not left out is asked for
         # All places of classes up to this rank are asked for; of higher classes, some are not.
-        waiting = self._waiting(distinct(rows, "size"), last, without)
+        dear = [*({*without} - {*pending}), *self._too_costly(pages)]
+        waiting = self._waiting(distinct(rows, "size"), last, without, dear)
         affordable_places = selected(places, PLACES, partial(_up_to, last))
         return _with(self._asked(self._head_ranges.on_branches(affordable_places), waiting), proven)
 
@@ -241,16 +243,20 @@ class _Search:
         while True:
             places = self._places(selected(rows, CHOSEN, partial(_not_of_ranks, tuple(without))), rounds)
             pages = self._pages(places, "reach")
-            every = pages.get(EVERY, 0)
-            too_costly = [rank for rank in sorted(pages) if rank != EVERY and every + pages[rank] > self._budget]
-            if not too_costly or every > self._budget or rounds == _ROUNDS:
+            too_costly = self._too_costly(pages)
+            if not too_costly or pages.get(EVERY, 0) > self._budget or rounds == _ROUNDS:
                 return places, pages, without
             rounds += 1
             without += too_costly
 
-    def _waiting(self, sizes: Mapped, last: int, left_out: Sequence[int]) -> Mapped:
-        """The classes above rank `last` or in `left_out`, if heads hold alike entries (of these `sizes`): SIZES."""
-        rows = selected(self._read(self._classes), SIZES, partial(_waits, last, left_out))
+    def _too_costly(self, pages: Mapping[int, int]) -> list[int]:
+        """The ranks of classes that take more than the budget even alone, by the pages of ranks."""
+        every = pages.get(EVERY, 0)
+        return [rank for rank in sorted(pages) if rank != EVERY and every + pages[rank] > self._budget]
+
+    def _waiting(self, sizes: Mapped, last: int, left_out: Sequence[int], dear: Sequence[int]) -> Mapped:
+        """The classes that wait (see `that_wait`), if heads hold alike entries (of these `sizes`): SIZES."""
+        rows = that_wait(self._read(self._classes), last, left_out, dear)
         # Misstated entries may hide any class. If they are not asked for, all classes wait, not only those of `sizes`.
         if last >= EVERY or not self.heads.misstated.rows:
             rows = joined(rows, sizes, ["size"], "left_semi")
@@ -325,10 +331,6 @@ def _not_of_ranks(ranks: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
 
 def _up_to(last: int, rows: pa.RecordBatch) -> pa.Array:
     return pc.less_equal(rows["rank"], last)
-
-
-def _waits(last: int, left_out: Sequence[int], rows: pa.RecordBatch) -> pa.Array:
-    return pc.or_(pc.greater(rows["rank"], last), of_ranks(left_out, rows))
 
 
 def _cost(entries: str, rows: pa.RecordBatch) -> pa.Array:

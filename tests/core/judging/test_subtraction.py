@@ -11,7 +11,7 @@ import pytest
 from lakegc_core.errors import MarkError
 from lakegc_core.inventory.carried import GONE, GONE_SCHEMA, OBJECTS_SCHEMA, UNITS, UNITS_SCHEMA
 from lakegc_core.judging import subtraction
-from lakegc_core.judging.subtraction import _LATE, ABSENT, _split_named, against_all
+from lakegc_core.judging.subtraction import _LATE, _UNDATED, ABSENT, _split_named, against_all
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.findings import MISSTATED
 from lakegc_core.marks.layers import all_layers
@@ -140,8 +140,9 @@ def test_what_was_named_since_a_moment_is_new_and_a_name_that_does_not_say_count
     found = _split_named(now, table)
     assert [found[each]["address"].to_pylist() for each in (ABSENT, _LATE)] == [[names[0]], [names[2]]]
     assert found[MISSTATED]["address"].to_pylist() == [names[1]]
+    assert found[_UNDATED]["address"].to_pylist() == [names[2]]
     found = _split_named(now, table.set_column(2, "lies", pa.array([True] * 3)))
-    assert (len(found[ABSENT]), len(found[_LATE]), len(found[MISSTATED])) == (0, 0, 3)
+    assert [len(found[each]) for each in (ABSENT, _LATE, MISSTATED, _UNDATED)] == [0, 0, 3, 0]
 
 
 def test_a_name_of_a_time_to_come_tells_nothing_so_its_object_can_be_missing() -> None:
@@ -165,3 +166,17 @@ def test_an_upload_that_was_in_flight_during_the_listing_is_not_missing(
     assert subtracted(quick, context)[1] == {lost, "data/x/2"}
     monkeypatch.setattr(subtraction, "_MOST_ASKED", 1)
     assert subtracted(quick, context)[1] == {in_flight, unnamed, lost, "data/x/2"}
+
+
+def test_a_name_that_does_not_say_counts_as_misstated_where_the_store_has_another_size_than_its_entry_claims(
+    quick: SparkSession, served: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not listed, and no later optimized mark compares what its entry claims."""
+    claimed, other, lost = (f"data/x/{each}" for each in "123")
+    for address in (claimed, other):
+        served.sandbox.repository("lake").files.write(address, b"x", NOW.timestamp())
+    entries = [entry(1) | {"address": each, "size": size} for each, size in ((claimed, 1), (other, 2), (lost, 3))]
+    context = mark(served, lying(2), entries)
+    assert subtracted(quick, context)[2] == {other: 2}
+    monkeypatch.setattr(subtraction, "_MOST_ASKED", 2)
+    assert subtracted(quick, context)[2] == {claimed: 1, other: 2, lost: 3}, "nobody asks about so many"

@@ -94,9 +94,15 @@ def test_a_mark_that_is_dated_later_than_now_is_no_problem_once_another_was_begu
         mark(quick, served, "far", "f9")
     mark(quick, served, "far", "f1")
     [far] = neighbours_of(served.open("lake"))
-    for begun_last, problem in ((50.0, True), (60.0, True), (60.5, False)):
-        begun("f9", 60.0)
-        begun("f1", begun_last)
+    at, copied = NOW.timestamp(), NOW.timestamp() + 2 * 3600.0
+    for first, last, problem in (
+        (at, at - 10.0, True),
+        (at, at, True),
+        (at, at + 0.5, False),
+        (copied, copied + 0.5, True),  # both, to another workspace: their dates tell the order of the copies alone
+    ):
+        begun("f9", first)
+        begun("f1", last)
         found = sight(far, NOW.timestamp())
         assert found.mark_id == "f1" and bool(found.problem) is problem
         assert bool(what_is_known([found], WEEK, NOW.timestamp()).unknown) is problem
@@ -104,6 +110,9 @@ def test_a_mark_that_is_dated_later_than_now_is_no_problem_once_another_was_begu
     def refuse(*_: Any) -> None:
         raise StoreError("no HEADs for you")
 
+    begun("f9", at)
+    begun("f1", at + 0.5)
+    assert not sight(far, NOW.timestamp()).problem
     monkeypatch.setattr(neighbours, "heads", refuse)
     assert "its mark f9" in sight(far, NOW.timestamp()).problem, "who does not know, says so"
 

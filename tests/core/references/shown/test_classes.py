@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
-from lakegc_core.references.shown.classes import EVERY, HAD_ITS_TURN, SIZES, of_waited, ranked, sum_classes
+from lakegc_core.references.shown.classes import (
+    EVERY,
+    HAD_ITS_TURN,
+    SIZES,
+    of_waited,
+    ranked,
+    sum_classes,
+    that_wait,
+)
+from lakegc_core.spark.tasks import Few, Mapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def ranks(*rows: tuple[int, int, int]) -> list[int]:
@@ -65,6 +79,13 @@ def test_no_class_has_the_rank_of_entries_that_are_alike_to_all() -> None:
 
 def test_classes_of_like_bytes_are_told_apart_by_their_sizes_so_that_a_budget_can_end_between_them() -> None:
     assert len(set(ranks(*((size, 1 << 20, False) for size in range(8, 16))))) == 8
+
+
+def test_what_was_left_out_or_not_come_to_waits_and_what_is_too_dear_has_had_its_turn(quick: SparkSession) -> None:
+    rows = [{"size": rank, "objects": 1, "bytes": rank, "waited": 5, "rank": rank} for rank in (1, 2, 3, 4)]
+    classes = Mapped(Few(quick, lambda: iter(pa.Table.from_pylist(rows, SIZES).to_batches())), SIZES)
+    found = [row for batch in that_wait(classes, 2, [1], [1, 4]).here() for row in batch.to_pylist()]
+    assert {row["rank"]: row["waited"] for row in found} == {1: HAD_ITS_TURN, 3: 5, 4: HAD_ITS_TURN}
 
 
 def test_totals_are_of_all_classes_and_zero_of_none() -> None:

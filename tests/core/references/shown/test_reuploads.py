@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,6 +132,21 @@ def test_a_class_for_which_no_budget_suffices_does_not_keep_the_others_waiting(l
     assert expired(context) == few
     assert {address for address, reason in kept(context).items() if reason == "unasked"} == many
     assert report["asked"]["waiting"] == {"objects": 9, "bytes": 8100}
+
+
+def test_more_classes_than_can_be_left_out_for_which_no_budget_suffices_keep_the_others_waiting_only_once(
+    lake: Lake, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuploads, "_ROUNDS", 0)
+    for branch in ("one", "two", "three"):
+        committed(lake, branch, 900)
+    committed(lake, "four", 500)
+    many, few = forgotten(lake, 900, 9), forgotten(lake, 500)
+    asked(requests=2)
+    assert not expired(marked(lake, "first")[0])
+    context, _ = marked(lake, "second")
+    assert expired(context) == few
+    assert {address for address, reason in kept(context).items() if reason == "unasked"} == many
 
 
 def test_empty_objects_come_last(lake: Lake, asked: Any) -> None:
@@ -345,8 +361,11 @@ def test_neither_odd_claims_nor_dear_classes_keep_affordable_ones_waiting(lake: 
     assert {address for address, reason in kept(context).items() if reason == "unasked"} == dear
 
 
+@pytest.mark.parametrize("name", ["", "data/of/a-client"], ids=["by lakeFS's name", "by another"])
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "optimized"])
-def test_an_entry_of_an_object_that_was_not_listed_yet_may_hide_any_candidate(lake: Lake, clean: bool) -> None:
+def test_an_entry_of_an_object_that_was_not_listed_yet_may_hide_any_candidate(
+    lake: Lake, clean: bool, name: str
+) -> None:
     """Its claim was compared with nothing, and no later optimized mark reads its range again."""
     repository = lake.repository
     lake._make_branch("liar")
@@ -354,14 +373,19 @@ def test_an_entry_of_an_object_that_was_not_listed_yet_may_hide_any_candidate(la
         marked(lake, "below")
         lake.wait(hours=1)
 
-    def link(size: int) -> None:
+    def link(size: int, name: str = "") -> None:
         address = repository.upload("main", "for-its-object", bytes(size))
         repository.delete("main", "for-its-object")
+        if name:
+            (file,) = lake.folder.rglob(address.rpartition("/")[2])
+            client = Path(str(file).removesuffix(address)) / name
+            client.parent.mkdir()
+            address, _ = name, file.rename(client)
         repository.stage("liar", "a", repository.place.qualify(address), size=7, checksum="c" * 32)
 
     def while_marking(stage: str) -> None:
         if stage == "namespace_listing":
-            link(300)
+            link(300, name)
             lake.commit("liar", days=0)
 
     lake.mark("m1", while_marking)
