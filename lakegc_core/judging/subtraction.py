@@ -126,13 +126,13 @@ def _not_since(data: StoreConfig, moment: float, batches: Iterator[pa.RecordBatc
 
 
 def _of_another_size(spark: SparkSession, context: MarkContext, undated: Dataset) -> Dataset:
-    """The entries of `undated` whose object has another size, as the store tells now; all of them if they are too many
-    to ask about. What lies nowhere has none: it is missing, and each clean mark would ask branches about it."""
+    """The entries of `undated` whose object has another size, as the store tells now. What lies nowhere has none: it is
+    missing. However many they are, each is asked about: if they all counted as misstated, they might hide all garbage,
+    at each clean mark anew."""
     if not undated.rows:
         return undated
     rows = Mapped(undated.frame(spark).distinct(), MISSTATED_SCHEMA)
-    if undated.rows <= _MOST_ASKED:
-        rows = rows.then(MISSTATED_SCHEMA, partial(_not_as_claimed, context.data))
+    rows = rows.then(MISSTATED_SCHEMA, partial(_not_as_claimed, context.data))
     return context.mark.out(Stage.EXPIRED_ADDRESSES).put(MISSTATED, rows, MISSTATED_SCHEMA)
 
 
