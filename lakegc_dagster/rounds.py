@@ -189,9 +189,9 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
 
 
 def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | None) -> str:
-    """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none."""
-    since = (now - ASKED_WITHIN).timestamp()
-    if mark.completed_at > since or why_not_swept(mark, since, busy=busy, requested=requested):
+    """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none. `mark`:
+    the newest that was complete by then."""
+    if why_not_swept(mark, (now - ASKED_WITHIN).timestamp(), busy=busy, requested=requested):
         return ""
     return (
         f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "
