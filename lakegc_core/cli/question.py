@@ -31,7 +31,7 @@ def _left(context: MarkContext, report: Json) -> Amount:
     )
     objects = found.objects - sum(each["outcomes"].get(Outcome.DELETED, 0) for each in over)
     size = found.bytes - sum(each["bytes_deleted"] for each in over)
-    return Amount(objects, size) if objects > 0 and size >= 0 else found
+    return Amount(objects, size) if objects >= 0 and size >= 0 else found
 
 
 def _way_back(context: MarkContext, found: int) -> str:

@@ -134,6 +134,7 @@ def test_the_sweep_after_a_drill_has_a_row_for_each_object_of_the_question_and_c
     once_more = sweep_screen(sweep_report(pipeline.sweep(fast, again)))
     assert "no sweep of this mark deletes more" in once_more and "nothing is left" not in once_more
     assert "brought back" in once_more and len(lying(mark)) == 2
+    assert question(again, found).startswith("Delete up to 0 objects (0 B) of s3://bucket/lake, which mark m1 found?")
 
 
 def test_a_sweep_of_a_mark_with_a_backup_names_the_restore_from_it_before_and_after(
