@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import takewhile
+from math import inf
 from time import time
 from typing import Any
 
@@ -194,17 +195,24 @@ def store_of(instance: dg.DagsterInstance, options: LakegcConfig, cell: GcCell) 
 
 
 def newest_mark(
-    instance: dg.DagsterInstance, options: LakegcConfig, repository: str, known: Sequence[str]
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    repository: str,
+    known: Sequence[str],
+    *,
+    completed_by: float = inf,
 ) -> Marked | None:
     """The complete mark of a repository that was begun last, as far as it was made known among the last few.
 
     `known`: all marks of the instance, as `marks_of` has them. They are looked through a few at a time, from those made
-    known last, until some are complete: what this takes does not grow with the marks on record.
+    known last, until some are complete: what this takes does not grow with the marks on record. `completed_by`: unix
+    seconds; later ones do not count.
     """
     begin, size = len(known), _FIRST
     while begin > 0:
         end, begin = begin, max(0, begin - size)
-        found = _complete(instance, options, repository, known[begin:end])
+        complete = _complete(instance, options, repository, known[begin:end])
+        found = [each for each in complete if each.completed_at <= completed_by]
         # The clock of a mark that is to come was wrong: it must not hide the marks after it until its time comes.
         if seen := newest(each for each in found if not clock.is_to_come(each.started_at, clock.now().timestamp())):
             return seen

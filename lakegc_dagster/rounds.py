@@ -17,7 +17,7 @@ from lakegc_core.clock import from_minute, minute
 from lakegc_core.config.settings import Settings
 from lakegc_core.errors import SettingsError
 from lakegc_core.lakefs.models import Repository
-from lakegc_core.policy.safety import RETIREMENT
+from lakegc_core.policy.safety import PATIENCE, RETIREMENT
 from lakegc_dagster.partitions import GcCell
 
 _SLOT = "%Y%m%dT%H%MZ"
@@ -72,8 +72,18 @@ def _ticks(cron: str, start: datetime) -> croniter:
 
 def tick_seconds(cron: str) -> int:
     """The interval of looks for a slot that has come: every five minutes, and oftener where slots are closer."""
-    shortest = min(after - before for before, after in pairwise(some_slots(cron)))
-    return min(_TICK, round(shortest.total_seconds()))
+    return min(_TICK, round(_shortest(cron).total_seconds()))
+
+
+def patience(cron: str) -> timedelta:
+    """The time for which the sweep of a mark waits for more of its garbage: half of that to the next slot at most. With
+    the next mark the wait would begin anew, and where garbage comes with each slot, nothing would be swept."""
+    return min(PATIENCE, _shortest(cron) / 2)
+
+
+def _shortest(cron: str) -> timedelta:
+    """The shortest time between two slots."""
+    return min(after - before for before, after in pairwise(some_slots(cron)))
 
 
 def some_slots(cron: str) -> list[datetime]:
@@ -179,9 +189,9 @@ def why_not_swept(mark: Marked | None, now: float, *, busy: str | None, requeste
 
 
 def unswept(mark: Marked, now: datetime, *, busy: str | None, requested: str | None) -> str:
-    """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none."""
-    since = (now - ASKED_WITHIN).timestamp()
-    if mark.completed_at > since or why_not_swept(mark, since, busy=busy, requested=requested):
+    """The fault of a repository whose sweep should have been asked for some time ago; empty if there is none. `mark`:
+    the newest that was complete by then."""
+    if why_not_swept(mark, (now - ASKED_WITHIN).timestamp(), busy=busy, requested=requested):
         return ""
     return (
         f"lakegc.yaml says `sweep: true`, mark {mark.mark_id} may be swept since "

@@ -39,9 +39,9 @@ class RestoreConfig(dg.Config):
 
     place: str | None = Field(
         default=None,
-        description="Where the backup lies; else lakegc.yaml's `backup_to`, if a backup of the mark is on record: one "
-        "that another tool made is not. Without either, objects come back out of quarantine, else from what the store "
-        "itself keeps of them.",
+        description="Where the backup lies; else the place by the record of the mark's backup: one that another tool "
+        "made has none. Without either, objects come back out of quarantine, else from what the store itself keeps of "
+        "them.",
     )
     paths: list[str] = Field(
         default=[], description="Only objects that commits show at such paths, or such addresses; all if empty."
@@ -142,8 +142,7 @@ def _restore(options: LakegcConfig) -> Any:
             cell = GcCell.of(context)
             opened = lakegc.open(cell, context.log.info)
             mark = open_mark(opened, cell.mark_id, retired_too=True, any_version=True)
-            backups = mark.policy.backups_of(mark.repository.id)
-            place = config.place or (backups if place_on_record(mark.mark) else None)
+            place = config.place or place_on_record(mark.mark)
             if place is None:
                 _check_keeps(mark)
             else:

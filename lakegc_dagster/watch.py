@@ -3,6 +3,7 @@
 What is a fault is decided in `rounds`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -18,6 +19,7 @@ from lakegc_dagster.metadata.shown import records as records_shown
 from lakegc_dagster.partitions import GcCell
 from lakegc_dagster.repository import show_never_marked
 from lakegc_dagster.resources import resource_of
+from lakegc_dagster.rounds import Marked
 from lakegc_dagster.sensors import taking_part
 
 
@@ -77,12 +79,11 @@ def watch(options: LakegcConfig) -> Any:
                 continue
             if mark.stopped_by:
                 stopped[name] = mark.stopped_by
-            requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
             busy = runs.at_work.get(name)
             in_vain = records.stopped_marks(instance, options, mark, known, runs.cells, now - rounds.STOPPED_FOR)
             wrong = rounds.stopped(in_vain, now, busy=busy)
             if not wrong and name not in runs.asked:
-                wrong = rounds.unswept(mark, now, busy=busy, requested=requested)
+                wrong = _unswept(instance, options, mark, known, now, busy)
             if wrong:
                 unswept[name] = wrong
         counts = {"overdue": len(problems), "unswept": len(unswept), "stopped": len(stopped)}
@@ -98,3 +99,22 @@ def watch(options: LakegcConfig) -> Any:
             raise failed_by_name(title, faults, metadata, Symptom.ROUNDS_MISSED)
 
     return look
+
+
+def _unswept(
+    instance: dg.DagsterInstance,
+    options: LakegcConfig,
+    newest: Marked,
+    known: Sequence[str],
+    now: datetime,
+    busy: str | None,
+) -> str:
+    """The fault that nobody asks for sweeps of a repository; empty if there is none. Where marks end shortly before
+    each watch, the one before the newest tells."""
+    name, asked_by = newest.repository, (now - rounds.ASKED_WITHIN).timestamp()
+    is_in_time = newest.completed_at <= asked_by
+    mark = newest if is_in_time else records.newest_mark(instance, options, name, known, completed_by=asked_by)
+    if mark is None:
+        return ""
+    requested = records.request_of(instance, options, GcCell(name, mark.mark_id))
+    return rounds.unswept(mark, now, busy=busy, requested=requested)

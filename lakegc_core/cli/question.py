@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakegc_core.errors import StoreError
-from lakegc_core.marks.backups import backup_place
+from lakegc_core.marks.backups import readable_backup
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.ledger import brought_back
 from lakegc_core.marks.sweeps import finished_sweeps
@@ -18,7 +18,8 @@ def question(context: MarkContext, report: Json) -> str:
     left, back = _left(context, report), brought_back(context.mark)
     what = f"{counted(left.objects, 'object')} ({human_bytes(left.bytes)}) of {context.header.storage_namespace}"
     others = f" It also found {came_back(back.objects, back.bytes)}." if back.objects else ""
-    return f"Delete up to {what}, which mark {context.header.mark_id} found?{others} {_way_back(context)}"
+    way = _way_back(context, report["objects"]["expired"])
+    return f"Delete up to {what}, which mark {context.header.mark_id} found?{others} {way}"
 
 
 def _left(context: MarkContext, report: Json) -> Amount:
@@ -30,16 +31,18 @@ def _left(context: MarkContext, report: Json) -> Amount:
     )
     objects = found.objects - sum(each["outcomes"].get(Outcome.DELETED, 0) for each in over)
     size = found.bytes - sum(each["bytes_deleted"] for each in over)
-    return Amount(objects, size) if objects > 0 and size >= 0 else found
+    return Amount(objects, size) if objects >= 0 and size >= 0 else found
 
 
-def _way_back(context: MarkContext) -> str:
-    """A sentence that says whether what is deleted can come back."""
+def _way_back(context: MarkContext, found: int) -> str:
+    """A sentence that says whether what is deleted can come back. `found`: number of objects."""
     repository, mark_id, quarantine = context.header.repository, context.header.mark_id, context.policy.quarantine
-    how, place = undo(repository, mark_id), backup_place(context)
-    backup = place and undo(repository, mark_id, place)
+    how, backup, lacking = undo(repository, mark_id), None, 0
+    if facts := readable_backup(context):
+        backup = undo(repository, mark_id, facts.place)
+        lacking = 0 if context.policy.backup else max(0, found - facts.objects)  # else the sweep leaves these
     try:
         probe = connect(context.data).probe()
     except StoreError:  # lakegc may write nothing there, and a sweep need not
-        return comes_back(None, None, how, quarantine, backup=backup)
-    return comes_back(probe.versioning, probe.soft_delete, how, quarantine, probe.undeletes, backup)
+        return comes_back(None, None, how, quarantine, backup=backup, lacking=lacking)
+    return comes_back(probe.versioning, probe.soft_delete, how, quarantine, probe.undeletes, backup, lacking)

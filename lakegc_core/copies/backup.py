@@ -40,7 +40,6 @@ from lakegc_core.marks.one_copy import MISSING, OneCopy
 from lakegc_core.names import Json, Stage
 from lakegc_core.policy.holds import PathGlobs
 from lakegc_core.policy.namespace import Namespace
-from lakegc_core.policy.safety import may_lack
 from lakegc_core.references.ranges.held_paths import addresses_at
 from lakegc_core.spark.tasks import Mapped, count_of, many
 from lakegc_core.store.base import StoreConfig, check_bucket, connect
@@ -74,7 +73,7 @@ def backup(spark: SparkSession, context: MarkContext, place: str, limits: Limits
         journal = DatasetFolder(target, f"{folder_of(context)}/objects")
         copied = carry_out(_spread(_expired(spark, context)), work.copy, journal, limits.parallel)
         result = CopyResult.of("backup", context, target, copied, started)
-        if result.failed <= may_lack(sum(result.outcomes.values())):
+        if result.counts:
             digest = _write_manifest(context, target, copied, stage.digest, had)
             record = {"place": place, "manifest_digest": digest, "mark_digest": stage.digest}
             connect(context.workspace).write(f"{context.mark.folder}/{BACKUP}", encode(record))

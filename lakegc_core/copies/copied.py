@@ -12,6 +12,7 @@ from lakegc_core.marks.backups import ALREADY_THERE, COPIED, SAVED
 from lakegc_core.marks.context import MarkContext
 from lakegc_core.marks.one_copy import DIFFERENT, FAILED, MISSING
 from lakegc_core.names import Json
+from lakegc_core.policy.safety import may_lack
 from lakegc_core.store.base import StoreConfig
 
 
@@ -49,6 +50,11 @@ class CopyResult:
         """Objects that are not at the target as they must be."""
         bad = [DIFFERENT, FAILED, *([MISSING] if self.verb == "restore" else [])]
         return sum(self.outcomes.get(outcome, 0) for outcome in bad)
+
+    @property
+    def counts(self) -> bool:
+        """True if a backup counts as one: it may lack a few objects (`safety.may_lack`)."""
+        return self.failed <= may_lack(sum(self.outcomes.values()))
 
     @property
     def trouble(self) -> str:

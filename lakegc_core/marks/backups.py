@@ -53,12 +53,18 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
     return BackupFacts(place, saved(manifest))
 
 
-def backup_place(context: MarkContext) -> str | None:
-    """The place of the mark's backup, if it is there and reads."""
+def readable_backup(context: MarkContext) -> BackupFacts | None:
+    """The facts of the mark's backup, if it is there and reads."""
     with suppress(LakegcError):
         found = backup_facts(context)
-        return found.place if found and not found.problem else None
+        return found if found and not found.problem else None
     return None
+
+
+def backup_place(context: MarkContext) -> str | None:
+    """The place of such a backup."""
+    found = readable_backup(context)
+    return found.place if found else None
 
 
 def place_on_record(mark: MarkArtifacts) -> str | None:

@@ -176,8 +176,8 @@ FULL = Level(
 """Deletes only what two looks, a day apart, found unreferenced, and no mark or look between them found live."""
 
 PATIENCE = timedelta(hours=1)
-"""Time for which Dagster's one sweep of a mark waits for garbage that lacks little of the gap: marks that begin at the
-same hour end minutes apart."""
+"""Longest time for which Dagster's one sweep of a mark waits for garbage that lacks little of the gap: marks that begin
+at the same hour end minutes apart."""
 
 RETIREMENT = FULL.gap + timedelta(days=7)
 """Time for which no mark is retired after it was begun or read anything: its findings may still be waited for, and a

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import islice
 
 from lakegc_core import clock
@@ -24,7 +25,6 @@ from lakegc_core.policy import guards
 from lakegc_core.policy.evidence import Evidence
 from lakegc_core.policy.facts import Amount, ExpiredFacts, NeighbourFacts
 from lakegc_core.policy.guards import Verdict
-from lakegc_core.policy.safety import PATIENCE
 from lakegc_core.store.base import connect, heads
 from lakegc_core.sweep.read_sample import Sample
 from lakegc_core.sweep.what_counts import effective_level
@@ -144,13 +144,14 @@ def ready_at(context: MarkContext) -> float:
     return max(listed_long_enough_at(context), expired.first_since + effective_level(context).gap.total_seconds())
 
 
-def best_swept_at(context: MarkContext) -> float:
-    """The time for the one sweep of a mark, unix seconds: the earliest that can delete anything, or up to PATIENCE
-    later if more is unreferenced for long enough then. Else what lacks minutes would wait for the next mark."""
+def best_swept_at(context: MarkContext, patience: timedelta) -> float:
+    """The time for the one sweep of a mark, unix seconds: the earliest that can delete anything, or up to `patience`
+    later if more is unreferenced for long enough then. Else what lacks minutes would wait for the next mark. No sweep
+    of this mark is asked for once there is a newer one: `patience` must be over by then."""
     gap, ready = effective_level(context).gap.total_seconds(), ready_at(context)
     first = max(ready, context.mark.require(Stage.EXPIRED_ADDRESSES).finished_at)
     more = (since + gap for since, _ in context.mark.facts(ExpiredFacts).unconfirmed or ())
-    soon = (at for at in more if at <= first + PATIENCE.total_seconds())
+    soon = (at for at in more if at <= first + patience.total_seconds())
     return max((ready, *soon))
 
 

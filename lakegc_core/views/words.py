@@ -255,15 +255,20 @@ def comes_back(
     quarantine: timedelta | None = None,
     undeletes: bool | None = True,
     backup: str | None = None,
+    lacking: int = 0,
 ) -> str:
-    """A sentence that says if deleted objects can be brought back. `versioned`: whether the store
-    keeps old versions, None where it does not say; `soft_delete`: for how long it keeps what is deleted; `how`: the
-    command that does it; `quarantine`: for how long lakegc keeps copies; `undeletes`: whether the command brings back
-    what soft delete keeps, None where nobody can tell; `backup`: the command that brings them back from a backup."""
+    """A sentence that says if deleted objects can be brought back.
+
+    `versioned`: whether the store keeps old versions, None where it does not say; `soft_delete`: for how long it keeps
+    what is deleted; `how`: the command that does it; `quarantine`: for how long lakegc keeps copies; `undeletes`:
+    whether the command brings back what soft delete keeps, None where nobody can tell; `backup`: the command that
+    brings them back from a backup; `lacking`: how many of them that lacks.
+    """
     if quarantine:
         return f"`{how}` brings them back for {duration(quarantine)}: lakegc copies each into quarantine first."
     if backup:
-        return f"`{backup}` brings them back: the mark has a backup."
+        rest = f", which lacks {counted(lacking, 'object')} of the mark" if lacking else ""
+        return f"`{backup}` brings them back: the mark has a backup{rest}."
     if soft_delete:
         days = f"{soft_delete / timedelta(days=1):.0f} days"
         if undeletes is False:

@@ -29,7 +29,7 @@ def backup_assets(options: LakegcConfig, workplace: Workplace) -> list[dg.Assets
         """Every object that the mark would delete, copied to lakegc.yaml's `backup_to` under its own key.
 
         What lies there already is not copied again. A repository without `backup_to` has no backup, and says so; with
-        `backup: required` that is an error.
+        `backup: required` that is an error. With that, a few objects may lack their copies: the sweep leaves them.
         """
         yield from with_checks_told(context, guard_keys(options), _copy(context, options, workplace))
 
@@ -55,10 +55,12 @@ def _copy(
             )
             return
         result = workplace.backup(Step(context, lakegc, mark), place)
-    if result.failed:
+    if result.failed and not (mark.policy.backup and result.counts):  # else the sweep leaves what has no copy
         raise dg.Failure(
             f"{result.failed:,} objects were not backed up to {result.place}. The others are ("
             f"{human_bytes(result.bytes)} now); run it again.",
             metadata=copy_metadata(result),
         )
+    if result.failed:
+        context.log.warning(f"{result.failed:,} objects were not backed up to {result.place}. The sweep leaves them.")
     yield dg.MaterializeResult(metadata=copy_metadata(result))

@@ -45,6 +45,7 @@ from lakegc_dagster.metadata.shown import (
     records,
     table,
 )
+from lakegc_dagster.rounds import patience
 
 _SCHEMAS: dict[str, pa.Schema] = {
     "namespace_listing": OBJECTS_SCHEMA,
@@ -102,7 +103,7 @@ def stage_metadata(
         "in_short": dg.MetadataValue.text(in_short(options, facts, mark, review)),
         "dagster/row_count": manifest.rows,
         **shown(facts),
-        **(_judged(mark, review) if review else {}),
+        **(_judged(options, mark, review) if review else {}),
         "seconds": manifest.seconds,
         "rows_per_second": round(manifest.rows / max(manifest.seconds, 0.001), 1),
         **_figures(manifest.facts),
@@ -117,7 +118,7 @@ def stage_metadata(
     }
 
 
-def _judged(mark: MarkContext, review: Review) -> Metadata:
+def _judged(options: LakegcConfig, mark: MarkContext, review: Review) -> Metadata:
     """The verdicts of the guards, and when the mark may be swept. Short, or the UI hides it; the checks say more."""
     failed = [verdict for verdict in review.verdicts if not verdict.passed]
     # What these want may be done after the mark, by the run of the sweep or by hand: the sensor asks all the same.
@@ -133,7 +134,7 @@ def _judged(mark: MarkContext, review: Review) -> Metadata:
         "authorized": review.authorized,
         **({STOPPED_BY: ", ".join(stopping)} if stopping else {}),
         **cost("garbage_per_month", review.report["bytes"]["expired"], review.report["price"]),
-        READY: dg.MetadataValue.timestamp(best_swept_at(mark)),
+        READY: dg.MetadataValue.timestamp(best_swept_at(mark, patience(options.round_cron))),
         "all_confirmed_from": dg.MetadataValue.timestamp(confirmed_at(mark)),
     }
 

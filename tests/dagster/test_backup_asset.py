@@ -63,6 +63,27 @@ def test_where_it_is_no_asset_a_backup_by_hand_lets_the_marks_sweep_begin(
     assert not lake.garbage & lake.objects()
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_what_cannot_be_copied_stays_and_stops_the_sweep_of_the_others_only_where_nothing_asks_for_a_backup(
+    lake: Lake, tmp_path: Path, required: bool
+) -> None:
+    """With `backup: required`, core leaves the few objects that the backup lacks. Else nobody would leave them."""
+    config, spare, victim = tmp_path / "lakegc.yaml", tmp_path / "spare", min(lake.garbage)
+    wanted = f"backup_to: {spare}" + (", backup: required" if required else "")
+    config.write_text(config.read_text().replace("backup: required", wanted))
+    (spare / victim).parent.mkdir(parents=True)
+    (spare / victim).write_bytes(b"something else, of another length: " + victim.encode())
+    lake.defs = build_lakegc_definitions(WITH)
+    assert lake.run("gc_mark", "m1", mark={"safety": "none"}).success
+    swept = lake.run("gc_sweep", "m1", sweep={"dry_run": False})
+    assert swept.success == required
+    assert lake.garbage & lake.objects() == ({victim} if required else lake.garbage)
+    found = swept.asset_materializations_for_node("backup") if required else []
+    assert all(each.metadata["different"].value == 1 for each in found) and len(found) == required
+    if not required:
+        assert "1 objects were not backed up" in failure_of(swept, "backup")
+
+
 def test_it_stands_between_the_mark_and_the_sweep_and_bears_the_guard_over_backups() -> None:
     graph = build_lakegc_definitions(WITH).resolve_asset_graph()
     assert graph.get(dg.AssetKey("backup")).parent_keys == {dg.AssetKey("expired_addresses")}

@@ -15,8 +15,10 @@ import dagster as dg
 import pytest
 
 from lakegc_core import clock
+from lakegc_core.copies import backup as copies
 from lakegc_core.errors import LeaseHeldError
 from lakegc_core.marks.artifacts import HOME
+from lakegc_core.marks.context import open_mark, open_repository
 from lakegc_core.marks.lease import NAME, Lease
 from lakegc_core.names import STAGES
 from lakegc_core.policy.guards import GUARDS
@@ -26,6 +28,7 @@ from lakegc_core.sweep.result import SweepResult
 from lakegc_dagster import failures
 from lakegc_dagster.metadata.shown import SHOWN
 from lakegc_dagster.partitions import GcCell
+from lakegc_dagster.resources import LakegcResource
 from tests.dagster.conftest import PRICE, SECRET, Lake, failure_of, open_lake
 
 
@@ -345,6 +348,21 @@ def test_a_restore_without_a_place_says_how_to_name_that_of_a_backup_that_anothe
     assert "If another tool made the backup, give its place as `place`" in failure_of(
         rich.run("gc_restore", "m1"), "restore"
     )
+
+
+def test_a_backup_that_was_made_by_hand_is_brought_back_from_where_it_was_made_to(
+    rich: Lake, spark: Any, tmp_path: Path
+) -> None:
+    """lakegc.yaml names no place for backups; the record of this one does."""
+    before = rich.objects()
+    assert rich.run("gc_mark", "m1", mark={"safety": "none"}).success
+    mark = open_mark(open_repository(LakegcResource().settings(), rich.repository), "m1")
+    copies.backup(spark, mark, str(tmp_path / "by-hand"))
+    assert rich.run("gc_sweep", "m1", sweep={"dry_run": False}).success
+    assert before - rich.objects() == rich.garbage
+    result = rich.run("gc_restore", "m1")
+    assert result.success, failure_of(result, "restore")
+    assert rich.objects() == before
 
 
 def test_a_step_waits_while_another_collector_works_and_then_goes_on(

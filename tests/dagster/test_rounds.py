@@ -175,3 +175,10 @@ def test_a_repository_is_overdue_unless_it_was_marked_since_the_slot_or_is_newer
 )
 def test_the_sensor_looks_every_five_minutes_or_as_often_as_slots_come(cron: str, seconds: int) -> None:
     assert rounds.tick_seconds(cron) == seconds
+
+
+@pytest.mark.parametrize(
+    ("cron", "minutes"), [(NIGHTLY, 60), ("0 */2 * * *", 60), ("0 * * * *", 30), ("*/15 * * * *", 7.5)]
+)
+def test_a_sweep_waits_for_more_garbage_for_an_hour_and_never_until_the_next_round(cron: str, minutes: float) -> None:
+    assert rounds.patience(cron) == timedelta(minutes=minutes)

@@ -352,6 +352,20 @@ def test_a_repository_that_lakegc_yaml_wants_swept_and_nobody_sweeps_is_named(
     assert site.run("gc_watch").success
 
 
+def test_a_mark_that_ends_shortly_before_the_watch_hides_no_sweep_that_nobody_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large repository that is so each morning; where rounds are an hour apart, at each watch."""
+    site.create("alpha")
+    site.configure("  - {match: '*', sweep: true}\n")
+    long_ago = time.time() - DAY
+    site.says_marked("alpha", "m1", started=long_ago, ready=long_ago)
+    an_hour_ago = time.time()  # of Dagster's own records, too
+    site.says_marked("alpha", "m2", started=an_hour_ago, ready=an_hour_ago)
+    monkeypatch.setenv("LAKEGC_NOW", str(an_hour_ago + 3_600))
+    assert "mark m1 may be swept since" in failure_of(site.run("gc_watch"), "watch")
+
+
 def test_the_watch_names_sweeps_that_guards_stop_and_does_not_fail_before_days_have_passed(
     site: Site,
 ) -> None:

@@ -202,7 +202,7 @@ def test_what_differs_is_left_alone_and_said_and_a_sweep_that_needs_a_backup_lea
         assert (swept.outcomes["not_in_backup"], swept.outcomes["deleted"]) == (1, count - 1)
         assert (found.root / victim).exists() and swept.oldest["outcome"] == "not_in_backup"
         (tmp_path / "none").mkdir()
-        monkeypatch.setattr("lakegc_core.copies.backup.may_lack", lambda objects: 0)
+        monkeypatch.setattr("lakegc_core.copies.copied.may_lack", lambda objects: 0)
         (tmp_path / "none" / victim).parent.mkdir(parents=True)
         (tmp_path / "none" / victim).write_bytes(b"something else")
         backup(spark, context, str(tmp_path / "none"))

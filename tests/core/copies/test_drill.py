@@ -134,6 +134,7 @@ def test_the_sweep_after_a_drill_has_a_row_for_each_object_of_the_question_and_c
     once_more = sweep_screen(sweep_report(pipeline.sweep(fast, again)))
     assert "no sweep of this mark deletes more" in once_more and "nothing is left" not in once_more
     assert "brought back" in once_more and len(lying(mark)) == 2
+    assert question(again, found).startswith("Delete up to 0 objects (0 B) of s3://bucket/lake, which mark m1 found?")
 
 
 def test_a_sweep_of_a_mark_with_a_backup_names_the_restore_from_it_before_and_after(
@@ -143,6 +144,15 @@ def test_a_sweep_of_a_mark_with_a_backup_names_the_restore_from_it_before_and_af
     assert question(bare, pipeline.review(bare).report).endswith("The store cannot bring them back.")
     copying.backup(fast, bare, place)
     assert f"`lakegc restore lake m1 {place}` brings them back" in question(bare, pipeline.review(bare).report)
+    other, key = tmp_path / "other", min(DEAD)
+    (other / key).parent.mkdir(parents=True)
+    (other / key).write_bytes(b"another object, which is not overwritten")
+    assert copying.backup(fast, bare, str(other)).outcomes["different"] == 1
+    lacks = "the mark has a backup, which lacks 1 object of the mark."
+    assert question(bare, pipeline.review(bare).report).endswith(lacks), "the sweep deletes this one, too"
+    wanted = replace(bare, policy=replace(NOTHING, backup=True))
+    assert question(wanted, pipeline.review(wanted).report).endswith("the mark has a backup."), "the sweep leaves it"
+    copying.backup(fast, bare, place)
     swept = sweep_screen(sweep_report(pipeline.sweep(fast, bare)))
     assert swept.endswith(f"  undo     lakegc restore lake m1 {place}") and lying(mark) == {}
     assert copying.restore(fast, bare, place).outcomes["copied"] == 3 and lying(mark) == DEAD

@@ -18,7 +18,7 @@ from lakegc_core.marks.quarantine import place_of
 from lakegc_core.names import STAGES
 from lakegc_core.policy.causes import copies
 from lakegc_core.policy.guards import GUARDS, Verdict
-from lakegc_core.policy.safety import FULL, STANDARD, Level
+from lakegc_core.policy.safety import FULL, PATIENCE, STANDARD, Level
 from lakegc_core.store.base import HeadAnswer, connect
 from lakegc_core.store.local.store import LocalStore
 from lakegc_core.sweep.authorize import (
@@ -191,7 +191,8 @@ def test_old_garbage_does_not_have_a_mark_swept_before_that_of_the_night_before_
         asked_at=None,
         first_since=night_before - DAY,
     )
-    assert best_swept_at(context) == max(ready_at(context), NOW.timestamp() + waited)
+    assert best_swept_at(context, PATIENCE) == max(ready_at(context), NOW.timestamp() + waited)
+    assert best_swept_at(context, timedelta(0)) == ready_at(context)
     assert ready_at(context) <= NOW.timestamp()
 
 
