@@ -193,8 +193,8 @@ def sweep_screen(report: Json) -> str:
         lines.append(
             f"    of them {waiting:,} objects, {human_bytes(report['waiting']['bytes'])}: a branch may show them, and "
             "the requests to lakeFS did not suffice to ask; they come first next time, unless objects of one size take "
-            "more than are allowed (scale.lakefs_requests). Or lakeFS may compact what is staged, and something of their "
-            "size is staged (server.compaction)."
+            "more than are allowed (scale.lakefs_requests). Or lakeFS may compact what is staged, and something of "
+            "their size is staged (server.compaction)."
         )
     if tried := report["canaries"]:
         named = ", ".join(f"{count:,} {kind}" for kind, count in tried.items())

@@ -262,7 +262,7 @@ def comes_back(
     `versioned`: whether the store keeps old versions, None where it does not say; `soft_delete`: for how long it keeps
     what is deleted; `how`: the command that does it; `quarantine`: for how long lakegc keeps copies; `undeletes`:
     whether the command brings back what soft delete keeps, None where nobody can tell; `backup`: the command that
-    brings them back from a backup; `lacking`: how many of them that lacks.
+    brings them back from a backup; `lacking`: how many of them the backup lacks.
     """
     if quarantine:
         return f"`{how}` brings them back for {duration(quarantine)}: lakegc copies each into quarantine first."
