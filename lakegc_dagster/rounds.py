@@ -76,8 +76,8 @@ def tick_seconds(cron: str) -> int:
 
 
 def patience(cron: str) -> timedelta:
-    """The time for which the sweep of a mark waits for more of its garbage: half of that to the next slot at most. With
-    the next mark the wait would begin anew, and where garbage comes with each slot, nothing would be swept."""
+    """The time for which the sweep of a mark waits for more of its garbage: at most half of the time between two slots.
+    With the next mark the wait would begin anew, and where garbage comes with each slot, nothing would be swept."""
     return min(PATIENCE, _shortest(cron) / 2)
 
 

@@ -54,7 +54,7 @@ def backup_facts(context: MarkContext) -> BackupFacts | None:
 
 
 def readable_backup(context: MarkContext) -> BackupFacts | None:
-    """The facts of the mark's backup, if it is there and reads."""
+    """The facts of the mark's backup; None if there is none, or if it does not read."""
     with suppress(LakegcError):
         found = backup_facts(context)
         return found if found and not found.problem else None
@@ -62,7 +62,7 @@ def readable_backup(context: MarkContext) -> BackupFacts | None:
 
 
 def backup_place(context: MarkContext) -> str | None:
-    """The place of such a backup."""
+    """The place of the mark's backup, if it is there and reads."""
     found = readable_backup(context)
     return found.place if found else None
 

@@ -1,5 +1,7 @@
-"""The ranges in the heads of branches, and the number of branches of each: read once, and written down. Of heads with
-many ranges only those that matter."""
+"""The ranges in the heads of branches, and the number of branches of each: read once, and written down.
+
+Where branches have too many ranges to be asked for whole, only those that are looked for are brought together.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,14 @@ _BRANCHES, _NEW = "branches-of-heads", "new-metaranges"
 
 @dataclass(frozen=True)
 class HeadRanges:
-    """The ranges of all heads, or some of them. `branches`: those with retained heads (BRANCHES). `ranges`: each once
-    (HEAD_RANGES_SCHEMA). `metaranges`: those of the heads, with a row for each of the ranges (METARANGES_SCHEMA).
-    `pages`: the number of pages that list all heads whole, on all branches, at most; where these are some ranges, at
-    least."""
+    """The ranges of all heads, or some of them.
+
+    - `branches`: those with retained heads (BRANCHES, among other columns)
+    - `ranges`: each once (HEAD_RANGES_SCHEMA)
+    - `metaranges`: those of the heads, with a row for each of the ranges (METARANGES_SCHEMA)
+    - `pages`: the number of pages that list all heads whole, on all branches, at most; if `ranges` are only some, at
+      least
+    """
 
     spark: SparkSession
     branches: Dataset
