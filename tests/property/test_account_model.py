@@ -96,9 +96,10 @@ class Story:
         some = [key(each) for each in self.numbers if self.chance.random() < 0.2] if how == "some" else []
         try:
             self.town.restore(self.saved, *some, place=place)
-        except LakegcError:  # none of these is in the backup
-            assert some
+        except LakegcError:  # none of these is in the backup, or no backup lies there
+            assert some or place is not None
         back = self.town.lying() - before
+        assert not (back and place), "out of nothing"
         self.by_lakegc -= back
         self.counts[f"restored: {how}"] += 1
         for address in back:  # as old as it was, for the next mark
